@@ -1,0 +1,37 @@
+# Works on a machine with Python 3.11 or newer and nothing else: the first target makes a virtual environment and installs into it.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types layers tests docs bench clean
+
+demo: .venv/ready
+	$(BIN)/mebandit demo --out demo
+
+test: lint types layers tests docs
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+layers: .venv/ready
+	$(BIN)/lint-imports
+
+tests: .venv/ready
+	$(BIN)/pytest
+
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/run.py
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+	touch $@
+
+clean:
+	rm -rf .venv build dist site demo results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,180 @@
+"""The border: argument checks, the exceptions they raise, and every sentence in which the library refuses something.
+
+    MebanditError
+    ├── InvalidInput (ValueError)    an argument breaks a rule
+    ├── SingularMoments              the data cannot identify the parameters asked for
+    └── LogError                     a stored log or state cannot be read
+
+A refusal is one sentence with three parts (what, rule, received) and, where there is one, a second with the remedy.
+"""
+
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mebandit import _kernels
+from mebandit.values import Booleans, Floats, Integers
+
+
+class MebanditError(Exception):
+    """Everything that this library raises on purpose."""
+
+
+class InvalidInput(MebanditError, ValueError):
+    """An argument breaks a rule; nothing was changed."""
+
+
+class SingularMoments(MebanditError):
+    """The data cannot identify the parameters."""
+
+
+class LogError(MebanditError):
+    """A stored file cannot be read, or does not hold what it should."""
+
+
+def refuse(what: str, rule: str, received: object, remedy: str = "") -> NoReturn:
+    """Raise InvalidInput: `what` must `rule`; got `received`. `remedy`"""
+    raise InvalidInput(f"{what} must {rule}; got {received}." + (f" {remedy}" if remedy else ""))
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a sentence: short, on one line."""
+    text = " ".join(np.array2string(value, threshold=12).split()) if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def floats(what: str, value: object, shape: tuple[int | None, ...]) -> Floats:
+    """A float array of the given shape (None: any length), every entry a number of usable size."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        refuse(what, "be numbers", shown(value))
+    if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
+        wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+        refuse(what, f"have shape {wanted}", f"shape {array.shape}")
+    bad = ~(np.abs(array) <= _kernels.LARGEST)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f" at {list(where)}" if where else ""
+        refuse(what, f"be finite and at most {_kernels.LARGEST:g} in size", f"{array[where]}{place}")
+    return np.ascontiguousarray(array)
+
+
+def number(what: str, value: object, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
+    """A real number in [low, high]; `rule` says in words what it must be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        refuse(what, rule, shown(value))
+    if not low <= float(value) <= high or abs(float(value)) > _kernels.LARGEST:
+        refuse(what, rule, shown(value))
+    return float(value)
+
+
+def integer(what: str, value: object, low: int, high: int | None = None) -> int:
+    """A whole number in [low, high]."""
+    rule = f"be a whole number of at least {low}" if high is None else f"be a whole number from {low} to {high}"
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        refuse(what, rule, shown(value))
+    if value < low or (high is not None and value > high):
+        refuse(what, rule, shown(value))
+    return int(value)
+
+
+def one_of(what: str, value: object, options: Collection[str]) -> str:
+    if not isinstance(value, str) or value not in options:
+        refuse(what, "be one of " + ", ".join(repr(o) for o in options), shown(value))
+    return value
+
+
+def covariance(what: str, value: object, dim: int) -> Floats:
+    """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
+    if np.ndim(value) == 0 and isinstance(value, (int, float, np.floating, np.integer)):
+        value = float(value) * np.eye(dim)
+    elif np.ndim(value) == 1 and np.shape(value) == (dim,):
+        value = np.diag(floats(what, value, (dim,)))
+    matrix = floats(what, value, (dim, dim))
+    if not _kernels.is_covariance(matrix, np.empty(dim * (dim + 1) // 2)):
+        gap = float(np.abs(matrix - matrix.T).max())
+        if gap > 1e-9 * max(float(np.diag(matrix).max()), 0.0):
+            refuse(what, "be symmetric", f"a matrix that differs from its transpose by {gap:.3g}")
+        smallest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+        refuse(what, "be positive semidefinite", f"a matrix with the eigenvalue {smallest:.3g}")
+    return matrix
+
+
+def covariances(what: str, value: object, dim: int, rounds: int) -> Floats:
+    """One covariance for all rounds, (1, d, d), or one for each, (rounds, d, d)."""
+    if np.ndim(value) < 3:
+        return covariance(what, value, dim)[None]
+    array = floats(what, value, (rounds, dim, dim))
+    for t in range(rounds):
+        if not _kernels.is_covariance(array[t], np.empty(dim * (dim + 1) // 2)):
+            covariance(f"{what}[{t}]", array[t], dim)
+    return array
+
+
+def allowed_actions(what: str, value: object, n_actions: int) -> Booleans:
+    """A mask of the allowed actions from a mask or a list of action numbers; None allows all."""
+    if value is None:
+        return np.ones(n_actions, dtype=np.bool_)
+    rule = f"be a mask of {n_actions} booleans or a list of different actions from 0 to {n_actions - 1}, with at least one allowed"
+    try:
+        array = np.asarray(value if isinstance(value, np.ndarray) else list(value))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        refuse(what, rule, shown(value))
+    if array.dtype == np.bool_ and array.shape == (n_actions,) and array.any():
+        return array
+    whole = array.ndim == 1 and array.size > 0 and np.issubdtype(array.dtype, np.integer)
+    if not whole or array.min() < 0 or array.max() >= n_actions or np.unique(array).size != array.size:
+        refuse(what, rule, shown(value))
+    mask = np.zeros(n_actions, dtype=np.bool_)
+    mask[array] = True
+    return mask
+
+
+def actions(what: str, value: object, n_actions: int, rounds: int) -> Integers:
+    """(rounds,) whole numbers from 0 to n_actions - 1."""
+    array = np.asarray(value)
+    if array.shape != (rounds,):
+        refuse(what, f"have shape ({rounds},)", f"shape {array.shape}")
+    if not np.issubdtype(array.dtype, np.integer):
+        array = floats(what, value, (rounds,))
+    bad = (array < 0) | (array >= n_actions) | (array != np.floor(array))
+    if bad.any():
+        t = int(np.argmax(bad))
+        refuse(what, f"be whole numbers from 0 to {n_actions - 1}", f"{array[t]} at [{t}]", "Is n_actions right?")
+    return array.astype(np.int64)
+
+
+def propensities(what: str, value: object, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
+    """The chosen action's probability by round, (T,), and what was allowed, (T, K) or (1, K), from (T,) or (T, K) probabilities."""
+    rounds = chosen.size
+    array = floats(what, value, (rounds,) if np.ndim(value) < 2 else (rounds, n_actions))
+    allowed = np.ones((1, n_actions), dtype=np.bool_)
+    taken = array
+    if array.ndim == 2:
+        if (array < 0).any():
+            t, a = (int(i) for i in np.argwhere(array < 0)[0])
+            refuse(what, "be probabilities", f"{array[t, a]} at [{t}, {a}]")
+        off = np.abs(array.sum(axis=1) - 1) > 1e-6
+        if off.any():
+            t = int(np.argmax(off))
+            refuse(what, "sum to 1 in each round", f"a sum of {array[t].sum():.6g} at [{t}]")
+        taken = np.ascontiguousarray(array[np.arange(rounds), chosen])
+        allowed = array > 0
+    bad = ~((taken > 0) & (taken <= 1))
+    if bad.any():
+        t = int(np.argmax(bad))
+        remedy = "An action that was taken had a positive probability: log the one it was drawn with."
+        refuse(what, "be in (0, 1] for the action taken", f"{taken[t]} at [{t}]", remedy)
+    return taken, allowed
+
+
+def probabilities(what: str, value: Any, allowed: Booleans, floor: float = 0.0) -> Floats:
+    """A probability vector over the allowed actions that keeps the floor."""
+    vector = floats(what, value, allowed.shape)
+    if (vector < 0).any() or abs(vector.sum() - 1) > 1e-9 or vector[~allowed].any():
+        refuse(what, "be non-negative, sum to 1 and be 0 for actions that are not allowed", shown(vector))
+    if (vector[allowed] < floor - 1e-12).any():
+        refuse(what, f"be at least the floor {floor:g} for every allowed action", shown(vector))
+    return vector

@@ -1,0 +1,137 @@
+"""The paper's counterexamples: worlds made to show that something fails."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.environments.base import draw_tape
+from mebandit.values import Floats, Stretch, Tape, World
+
+
+def _world(
+    *,
+    mean: Floats,
+    probabilities: Floats,
+    error_mean: Floats,
+    error_factor: Floats,
+    error_kind: int = _kernels.NORMAL,
+    noise_kind: int = _kernels.NORMAL,
+    noise_sd: float = 0.0,
+) -> World:
+    """A world whose context takes finitely many values."""
+    return World(
+        cumulative=np.cumsum(probabilities),
+        mean=mean,
+        factor=np.zeros((1, mean.shape[1], mean.shape[1])),
+        error_mean=error_mean,
+        error_factor=error_factor,
+        random_context=False,
+        random_error=bool(error_factor.any()),
+        error_kind=error_kind,
+        error_df=0.0,
+        noise_kind=noise_kind,
+        noise_sd=noise_sd,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example21:
+    """Example 2.1: linear regret cannot be avoided. x = ±0.2, seen as ±1 with the right sign in 60 % of the rounds.
+
+    E[x̃ | x] = x, so the error is classical, with variance 0.96; θ_1 = 1, θ_0 = -1.
+    """
+
+    noise_sd: float = 0.1
+    n_actions: ClassVar[int] = 2
+    dim: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        x = np.array([[0.2], [0.2], [-0.2], [-0.2]])
+        seen = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+        world = _world(
+            mean=x,
+            probabilities=np.array([0.3, 0.2, 0.2, 0.3]),
+            error_mean=seen - x,
+            error_factor=np.zeros((1, 1, 1)),
+            noise_sd=self.noise_sd,
+        )
+        tape = draw_tape(
+            world,
+            stretch,
+            theta=np.array([[[-1.0], [1.0]]]),
+            error_cov=np.array([[[0.96]]]),
+        )
+        # P(x = 0.2 | x̃ = 1) = 0.6, so E[x | x̃] = 0.04 x̃.
+        return tape._replace(guess=0.04 * (tape.context + tape.error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleB1:
+    """Example B.1: UCB and Thompson sampling fail although the error never changes which action is best.
+
+    x uniform on (1, 3), (-3, 1), (-1, -3), (3, -1); ε = ±ρ0 x_1 (1, 1)' with equal probabilities; θ_1 = (1, 0) = -θ_0.
+    The learner is told the error's overall covariance 5 ρ0² 11'. Least squares tends to a θ_1 that is turned, not only shrunk.
+    """
+
+    rho: float = 0.9
+    noise_sd: float = 0.1
+    n_actions: ClassVar[int] = 2
+    dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.number("rho", self.rho, "be in [0, 1)", 0.0, 1 - 1e-12)
+        checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
+        factor = np.zeros((4, 2, 2))
+        factor[:, :, 0] = self.rho * x[:, :1]
+        world = _world(
+            mean=x,
+            probabilities=np.full(4, 0.25),
+            error_mean=np.zeros((1, 2)),
+            error_factor=factor,
+            error_kind=_kernels.TWO_POINT,
+            noise_sd=self.noise_sd,
+        )
+        return draw_tape(
+            world,
+            stretch,
+            theta=np.array([[[-1.0, 0.0], [1.0, 0.0]]]),
+            error_cov=np.full((1, 2, 2), 5 * self.rho**2),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleB2:
+    """Example B.2: the naive correction fails, even under a fixed policy. x = 1 always, ε ~ U(-2, 2), θ_1 = 1 = -θ_0, η ~ U(-0.1, 0.1).
+
+    Under the policy that takes action 1 with probability 2/3 where x̃ > ρ and 1/3 elsewhere, the naive estimate of θ_0 tends to
+    -1.5 (ρ² + 7) / (ρ³ - 4ρ + 9) and the proposed one to -1.
+    """
+
+    n_actions: ClassVar[int] = 2
+    dim: ClassVar[int] = 1
+
+    def tape(self, stretch: Stretch) -> Tape:
+        world = _world(
+            mean=np.ones((1, 1)),
+            probabilities=np.ones(1),
+            error_mean=np.zeros((1, 1)),
+            error_factor=np.full((1, 1, 1), 2 / np.sqrt(3)),
+            error_kind=_kernels.UNIFORM_NOISE,
+            noise_kind=_kernels.UNIFORM_NOISE,
+            noise_sd=0.1 / np.sqrt(3),
+        )
+        tape = draw_tape(
+            world,
+            stretch,
+            theta=np.array([[[-1.0], [1.0]]]),
+            error_cov=np.full((1, 1, 1), 4 / 3),
+        )
+        return tape._replace(guess=np.ones((1, 1)))

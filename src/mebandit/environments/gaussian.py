@@ -1,0 +1,105 @@
+"""Gaussian contexts with additive error: the paper's synthetic environment by default, and its whole neighbourhood."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.environments.base import ERRORS, draw_tape, square_root
+from mebandit.values import Floats, Stretch, Tape, World
+
+Matrix = Any
+"""nested tuples of numbers, or anything numpy reads as such; stored as tuples"""
+
+
+def as_tuples(array: Floats) -> Any:
+    return tuple(as_tuples(row) for row in array) if array.ndim else float(array)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian:
+    """x_t ~ N(mean, cov), x̃_t = x_t + Σe^(1/2) ζ_t with standardised ζ_t, r_t = ⟨θ_a, x_t⟩ + N(0, noise_sd²).
+
+    error_cov is a number (σε² I), a (d, d) matrix, or a stack (L, d, d): then each round has one of the L covariances, drawn
+    with equal probabilities, and the learner is told which. The defaults are the paper's Section 3.1.
+    """
+
+    theta: Matrix = ((5.0, 6.0, 4.0, 6.0, 4.0), (6.0, 5.0, 5.0, 5.0, 5.0))
+    mean: Matrix = 1.0
+    cov: Matrix = 1.0
+    error_cov: Matrix = 0.25
+    noise_sd: float = 0.1
+    error: str = "normal"
+    error_df: float = 5.0
+
+    def __post_init__(self) -> None:
+        theta = checks.floats("theta", self.theta, (None, None))
+        checks.integer("the number of rows of theta", theta.shape[0], 2)
+        d = theta.shape[1]
+        mean = self.mean if np.ndim(self.mean) else np.full(d, checks.number("mean", self.mean))
+        errors = self.error_cov
+        if np.ndim(errors) == 3:
+            errors = checks.covariances("error_cov", errors, d, len(errors))
+        else:
+            errors = checks.covariance("error_cov", errors, d)[None]
+        checks.one_of("error", self.error, ERRORS)
+        checks.number("error_df", self.error_df, "be above 2, for the error to have a variance", 2.000001)
+        checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
+        for name, value in {
+            "theta": theta,
+            "mean": checks.floats("mean", mean, (d,)),
+            "cov": checks.covariance("cov", self.cov, d),
+            "error_cov": errors if len(errors) > 1 else errors[0],
+        }.items():
+            object.__setattr__(self, name, as_tuples(value))
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.theta)
+
+    @property
+    def dim(self) -> int:
+        return len(self.theta[0])
+
+    @cached_property
+    def _theta(self) -> Floats:
+        return np.array(self.theta)[None]
+
+    @cached_property
+    def _error_covs(self) -> Floats:
+        return np.array(self.error_cov).reshape(-1, self.dim, self.dim)
+
+    @cached_property
+    def _world(self) -> World:
+        levels = len(self._error_covs)
+        return World(
+            cumulative=np.arange(1, levels + 1) / levels,
+            mean=np.tile(np.array(self.mean), (levels, 1)),
+            factor=square_root(np.array(self.cov))[None],
+            error_mean=np.zeros((1, self.dim)),
+            error_factor=np.stack([square_root(s) for s in self._error_covs]),
+            random_context=True,
+            random_error=True,
+            error_kind=ERRORS[self.error],
+            error_df=float(self.error_df),
+            noise_kind=_kernels.NORMAL,
+            noise_sd=float(self.noise_sd),
+        )
+
+    @cached_property
+    def _gains(self) -> Floats:
+        """Sx (Sx + Σe)^-1 for every error level: E[x | x̃] = mean + gain (x̃ - mean) under normal error."""
+        cov = np.array(self.cov)
+        return np.stack([cov @ np.linalg.pinv(cov + s, hermitian=True) for s in self._error_covs])
+
+    def tape(self, stretch: Stretch) -> Tape:
+        tape = draw_tape(self._world, stretch, theta=self._theta, error_cov=self._error_covs)
+        if self.error != "normal":
+            return tape
+        mean = np.array(self.mean)
+        away = tape.context + tape.error - mean
+        gains = self._gains
+        shrunk = away @ gains[0].T if len(gains) == 1 else np.einsum("bij,bj->bi", gains[tape.component], away)
+        return tape._replace(guess=mean + shrunk)

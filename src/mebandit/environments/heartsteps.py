@@ -1,0 +1,259 @@
+"""HeartSteps V1: a mobile-health world whose context partly follows from past actions.
+
+Contexts: intercept, yesterday's steps, steps in the prior 30 minutes, temperature (the three standardised), step variation, at home,
+and the treatment burden B_{t+1} = λ B_t + 1{A_t = 1}, which alone is seen with error. Each replicate is one of 37 users.
+
+Built in is a description that this file computed from the public data (Klasnja et al. 2019, doi 10.1093/abm/kay067, CC BY 4.0):
+per-user coefficients, and a per-user mixture for the contexts. `HeartSteps.from_csv` plays the data's own rows instead.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.environments.base import draw_tape, square_root
+from mebandit.values import Floats, Integers, Stretch, Tape, World
+
+FEATURES = ("intercept", "yesterday", "prior30", "temperature", "variation", "home", "burden")
+COLUMNS = (
+    "user", "sum_step.log", "jbsteps30pre.log", "other.location", "work.location",
+    "dec.temperature", "sd_steps60", "dosage", "send", "jbsteps30.log",
+)  # fmt: skip
+BURDEN = FEATURES.index("burden")
+NO_STEPS = np.log(0.5)
+"""the logged value of a half hour without steps"""
+
+
+class Study(NamedTuple):
+    """The cleaned data, one row per decision."""
+
+    user: Integers
+    context: Floats
+    """the seven features, (n, 7)"""
+    send: Floats
+    reward: Floats
+    no_steps: Floats
+    """whether there were no steps in the prior 30 minutes"""
+
+
+def read_study(path: str | Path) -> Study:
+    """Read the cleaned CSV and standardise: drop rows without a plausible temperature, scale yesterday's steps, prior steps and
+    temperature over what remains (sample standard deviation), then drop every row with a missing value."""
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8") as file:
+            header = [name.strip().strip('"') for name in file.readline().split(",")]
+        raw = np.genfromtxt(path, delimiter=",", skip_header=1)
+    except (OSError, ValueError) as error:
+        raise checks.LogError(f"{path} must be the cleaned HeartSteps CSV; got: {error}.") from error
+    missing = [name for name in COLUMNS if name not in header]
+    if missing or raw.ndim != 2:
+        raise checks.LogError(f"{path} must have the columns {', '.join(COLUMNS)}; missing: {', '.join(missing) or 'all rows'}.")
+    column = {name: raw[:, header.index(name)] for name in COLUMNS}
+    warm = column["dec.temperature"] > -100  # false where missing
+    column = {name: values[warm] for name, values in column.items()}
+    prior = column["jbsteps30pre.log"].copy()
+    for name in ("sum_step.log", "jbsteps30pre.log", "dec.temperature"):
+        values = column[name]
+        column[name] = (values - np.nanmean(values)) / np.nanstd(values, ddof=1)
+    full = ~np.isnan(np.column_stack(list(column.values()))).any(axis=1)
+    column = {name: values[full] for name, values in column.items()}
+    home = ((column["other.location"] == 0) & (column["work.location"] == 0)).astype(float)
+    context = np.column_stack(
+        [
+            np.ones(len(home)),
+            column["sum_step.log"],
+            column["jbsteps30pre.log"],
+            column["dec.temperature"],
+            column["sd_steps60"],
+            home,
+            column["dosage"],
+        ]
+    )
+    no_steps = (np.abs(prior[full] - NO_STEPS) < 1e-9).astype(float)
+    return Study(column["user"].astype(np.int64), context, column["send"], column["jbsteps30.log"], no_steps)
+
+
+def fit_user(context: Floats, send: Floats, reward: Floats) -> Floats:
+    """One user's (2, 7) reward parameters by least squares (GEE with independence working correlation).
+
+    r = x'α + send (β_0 + β_1 variation + β_2 home + β_3 burden); home and send × home only where 5 % to 95 % of the rows are at home.
+    """
+    home = context[:, 5]
+    base = [0, 1, 2, 3, 4, 5, 6] if 0.05 <= home.mean() <= 0.95 else [0, 1, 2, 3, 4, 6]
+    treated = [i for i in (0, 4, 5, 6) if i in base]
+    design = np.column_stack([context[:, base], send[:, None] * context[:, treated]])
+    coefficients = np.linalg.lstsq(design, reward, rcond=None)[0]
+    theta = np.zeros((2, len(FEATURES)))
+    theta[:, base] = coefficients[: len(base)]
+    theta[1, treated] += coefficients[len(base) :]
+    return theta
+
+
+class Users(NamedTuple):
+    """What is known of each user: parameters and a mixture for the contexts (all but the burden, which actions drive)."""
+
+    theta: Floats
+    """(users, 2, 7)"""
+    probability: list[Floats]
+    """by user, of the mixture's components, (C,); empty: taken in turn"""
+    mean: list[Floats]
+    """(C, 7)"""
+    covariance: list[Floats]
+    """(C or 1, 7, 7)"""
+
+
+def describe_study(study: Study) -> dict[str, Any]:
+    """The small description that ships with the package: per user, θ and a conditional-Gaussian mixture.
+
+    Components are the observed combinations of (variation, home, no prior steps); each has its share and its mean, and the three
+    continuous features vary about it with a covariance pooled over the components with and without prior steps.
+    """
+    users = []
+    for user in np.unique(study.user):
+        rows = study.user == user
+        x, still = study.context[rows], study.no_steps[rows]
+        cells = np.column_stack([x[:, 4], x[:, 5], still])
+        kinds, kind_of = np.unique(cells, axis=0, return_inverse=True)
+        kind_of = kind_of.ravel()
+        means = np.array([x[kind_of == i, 1:4].mean(axis=0) for i in range(len(kinds))])
+        spread = x[:, 1:4] - means[kind_of]
+        pooled = [np.zeros((3, 3)) if not (still == s).any() else spread[still == s].T @ spread[still == s] / (still == s).sum() for s in (0, 1)]
+        users.append(
+            {
+                "user": int(user),
+                "rows": int(rows.sum()),
+                "theta": fit_user(x, study.send[rows], study.reward[rows]).tolist(),
+                "components": [
+                    {"share": round(float((kind_of == i).mean()), 6), "variation": kind[0], "home": kind[1], "no_steps": kind[2],
+                     "mean": means[i].round(5).tolist()}
+                    for i, kind in enumerate(kinds)
+                ],
+                "covariance": [p.round(5).tolist() for p in pooled],
+            }
+        )  # fmt: skip
+    return {
+        "source": "HeartSteps V1: Klasnja, Smith, Seewald, Lee, Hall, Luers, Hekler, Murphy (2019), Annals of Behavioral Medicine "
+        "53(6), 573-582, doi 10.1093/abm/kay067; public data under Creative Commons Attribution 4.0; changes: summarised by "
+        "scripts/fit_heartsteps.py into the numbers below.",
+        "features": list(FEATURES),
+        "users": users,
+    }
+
+
+@cache
+def built_in_users() -> Users:
+    """The users of the description that ships with the package."""
+    text = resources.files("mebandit.environments").joinpath("heartsteps.json").read_text(encoding="utf-8")
+    probability, mean, covariance, theta = [], [], [], []
+    for user in json.loads(text)["users"]:
+        parts = user["components"]
+        share = np.array([part["share"] for part in parts])
+        m = np.zeros((len(parts), len(FEATURES)))
+        c = np.zeros((len(parts), len(FEATURES), len(FEATURES)))
+        for i, part in enumerate(parts):
+            m[i] = [1.0, *part["mean"], part["variation"], part["home"], 0.0]
+            c[i, 1:4, 1:4] = user["covariance"][int(part["no_steps"])]
+        theta.append(user["theta"])
+        probability.append(share / share.sum())
+        mean.append(m)
+        covariance.append(c)
+    return Users(np.array(theta), probability, mean, covariance)
+
+
+def observed_users(study: Study, *, in_turn: bool) -> Users:
+    """The users of the data, each with the rows as they are: drawn with equal probability, or taken in turn."""
+    theta, probability, mean = [], [], []
+    for user in np.unique(study.user):
+        rows = study.user == user
+        x = study.context[rows].copy()
+        theta.append(fit_user(x, study.send[rows], study.reward[rows]))
+        x[:, BURDEN] = 0.0
+        mean.append(x)
+        probability.append(np.zeros(0) if in_turn else np.full(len(x), 1 / len(x)))
+    flat = [np.zeros((1, len(FEATURES), len(FEATURES)))] * len(theta)
+    return Users(np.array(theta), probability, mean, flat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeartSteps:
+    """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate draws one of the users, unless `user` names one (0 to 36).
+
+    noise_sd is the reward noise; burden_error_var the variance of the error with which the burden is seen; decay is λ.
+    """
+
+    noise_sd: float = 0.1
+    burden_error_var: float = 1.0
+    decay: float = 0.95
+    user: int | None = None
+    users: Users = field(default_factory=built_in_users, repr=False, compare=False)
+    n_actions: ClassVar[int] = 2
+    dim: ClassVar[int] = len(FEATURES)
+
+    def __post_init__(self) -> None:
+        checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
+        checks.number("burden_error_var", self.burden_error_var, "be a number of at least 0", 0.0)
+        checks.number("decay", self.decay, "be in [0, 1)", 0.0, 1 - 1e-12)
+        if self.user is not None:
+            checks.integer("user", self.user, 0, len(self.users.theta) - 1)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, *, in_turn: bool = False, **options: Any) -> "HeartSteps":
+        """The world made of the data's own rows: drawn i.i.d. per user (the paper's text), or cycled in their order (`in_turn`)."""
+        return cls(users=observed_users(read_study(path), in_turn=in_turn), **options)
+
+    @property
+    def user_theta(self) -> Floats:
+        """The reward parameters of every user, (37, 2, 7)."""
+        return self.users.theta.copy()
+
+    @cached_property
+    def error_cov(self) -> Floats:
+        """Σe: zero but for the burden, (7, 7)."""
+        cov = np.zeros((self.dim, self.dim))
+        cov[BURDEN, BURDEN] = self.burden_error_var
+        return cov
+
+    @cached_property
+    def _world_of(self) -> Callable[[int], World]:
+        return cache(self._build_world)
+
+    def _build_world(self, user: int) -> World:
+        covariance = self.users.covariance[user]
+        return World(
+            cumulative=np.cumsum(self.users.probability[user]),
+            mean=self.users.mean[user],
+            factor=np.stack([square_root(c) for c in covariance]),
+            error_mean=np.zeros((1, self.dim)),
+            error_factor=np.sqrt(self.error_cov)[None],
+            random_context=bool(covariance.any()),
+            random_error=True,
+            error_kind=_kernels.NORMAL,
+            error_df=0.0,
+            noise_kind=_kernels.NORMAL,
+            noise_sd=float(self.noise_sd),
+        )
+
+    def user_of(self, stretch: Stretch) -> int:
+        """The user that a replicate plays."""
+        if self.user is not None:
+            return self.user
+        u, _ = _kernels.uniform_pair(stretch.seed, stretch.cell, stretch.replicate, 0, _kernels.COMPONENT)
+        return int(u * len(self.users.theta))
+
+    def tape(self, stretch: Stretch) -> Tape:
+        user = self.user_of(stretch)
+        return draw_tape(
+            self._world_of(user),
+            stretch,
+            theta=self.users.theta[user : user + 1],
+            error_cov=self.error_cov[None],
+            carry=(BURDEN, self.decay, np.array([0.0, 1.0])),
+        )

@@ -1,0 +1,317 @@
+"""Linear policies: one mechanism, named recipes.
+
+All of them keep weighted running sums, solve for θ_a, score the actions and keep every probability at the floor. They differ in
+four choices: how a round is weighted, what error covariance is taken out, how scores become probabilities, and when to refit.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import ceil, log, log2, sqrt
+from typing import Any
+
+import numpy as np
+
+from mebandit import _kernels, checks, schedules
+from mebandit.estimators import GUARDS, RECIPES
+from mebandit.moments import Moments, row_width
+from mebandit.schedules import Schedule
+from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
+
+RULES = {
+    "greedy": _kernels.GREEDY,
+    "ucb": _kernels.UCB,
+    "thompson": _kernels.THOMPSON,
+    "oracle": _kernels.ORACLE,
+    "bayes_oracle": _kernels.BAYES_ORACLE,
+    "robust": _kernels.ROBUST,
+    "uniform": _kernels.UNIFORM,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPolicy:
+    """A linear policy by its choices. The recipes below (`meb`, `lin_ucb`, ...) make the usual ones."""
+
+    name: str
+    n_actions: int
+    dim: int
+    method: str
+    """how θ is estimated: "ridge", "naive" or "meb"; see `mebandit.estimators`"""
+    rule: str
+    """how scores become probabilities: "greedy", "ucb", "thompson", "robust", "oracle", "bayes_oracle" or "uniform" """
+    floor: float | Schedule = 0.2
+    """p0: the least probability of an allowed action, a number or a schedule t -> number"""
+    warmup: int = 0
+    """T0: for so many rounds all allowed actions are equally likely"""
+    refit: int | Schedule | Callable[[Any], Any] = schedules.EveryRound()
+    """after which rounds θ is solved for: a schedule t -> bool, or a number t0 for every t0 rounds"""
+    correct_from: int = 1
+    """the first round after which the error covariance is taken out; before, the fit is uncorrected"""
+    stabilizer: tuple[float, ...] | Callable[[int], Sequence[float]] | None = None
+    """π^nd: (K,), or a schedule t -> (K,); None is 1/K for each"""
+    ridge: float = 1.0
+    intercept: bool = False
+    guard: str = "auto"
+    width: float = 1.0
+    """multiplies sqrt(x̃' V^-1 x̃): UCB's bonus, or the standard deviation of Thompson's posterior"""
+    epoch: int = 1
+    """RobustUCB: rounds between restarts"""
+    gamma: float = 0.0
+    """RobustUCB: EXP3's rate"""
+    n_budgets: int = 0
+    """RobustUCB: how many attack budgets 0, 1, 2, 4, ... it chooses from"""
+    known_theta: tuple[tuple[float, ...], ...] | None = None
+    """the oracle's θ, (K, d); None: the environment's, in simulation"""
+
+    def __post_init__(self) -> None:
+        checks.integer("n_actions", self.n_actions, 2)
+        checks.integer("dim", self.dim, 1)
+        checks.one_of("method", self.method, RECIPES)
+        checks.one_of("rule", self.rule, RULES)
+        checks.one_of("guard", self.guard, GUARDS)
+        self._check_floor()
+        checks.integer("warmup", self.warmup, 0)
+        checks.integer("correct_from", self.correct_from, 1)
+        if not callable(self.refit):
+            checks.integer("refit", self.refit, 1)
+        least = 1e-12 if self.rule in ("ucb", "thompson", "robust") else 0.0
+        checks.number("ridge", self.ridge, "be a number " + ("above 0" if least else "of at least 0"), least)
+        checks.number("width", self.width, "be a number of at least 0", 0.0)
+        if self.stabilizer is not None and not callable(self.stabilizer):
+            object.__setattr__(self, "stabilizer", tuple(float(s) for s in self._check_stabilizer(self.stabilizer)))
+        if self.known_theta is not None:
+            theta = checks.floats("theta", self.known_theta, (self.n_actions, self.dim))
+            object.__setattr__(self, "known_theta", tuple(map(tuple, theta.tolist())))
+
+    def _check_floor(self) -> None:
+        if callable(self.floor):
+            return
+        highest = 1 / self.n_actions
+        if self.method == "meb" and self.rule == "greedy":
+            rule = f"be in (0, 1/n_actions] = (0, {highest:g}]"
+            if not checks.number("floor", self.floor, rule, 0.0, highest) > 0:
+                checks.refuse("floor", rule, self.floor, "The estimator divides by the action's probability.")
+        checks.number("floor", self.floor, f"be in [0, 1/n_actions] = [0, {highest:g}]", 0.0, highest)
+
+    def _check_stabilizer(self, value: object) -> Floats:
+        vector = checks.floats("stabilizer", value, (self.n_actions,))
+        if not (vector > 0).all():
+            checks.refuse("stabilizer", "be positive", checks.shown(vector), "It is a policy that may take every action.")
+        return vector
+
+    def __repr__(self) -> str:
+        """The constructor call, without what is left at its default."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        kept = {f.name for f in fields(self) if given[f.name] != f.default}
+        return f"LinearPolicy({', '.join(f'{k}={v!r}' for k, v in given.items() if k in kept)})"
+
+    @property
+    def n_features(self) -> int:
+        return self.dim + self.intercept
+
+    @cached_property
+    def spec(self) -> Integers:
+        """The choices as the compiled code reads them."""
+        weighting, correction = RECIPES[self.method]
+        return np.array([self.n_actions, self.intercept, weighting, correction, RULES[self.rule], GUARDS[self.guard]], dtype=np.int64)
+
+    @cached_property
+    def tuning(self) -> Floats:
+        return np.array([self.ridge, self.width, self.epoch, self.gamma], dtype=np.float64)
+
+    @cached_property
+    def theta_known(self) -> Floats:
+        """The oracle's θ; NaN where it has to come from the environment."""
+        return np.full((self.n_actions, self.dim), np.nan) if self.known_theta is None else np.array(self.known_theta)
+
+    def floor_at(self, time: int) -> float:
+        if not callable(self.floor):
+            return self.floor
+        return float(schedules.floors(self.floor, np.array([time]), self.n_actions)[0])
+
+    @cached_property
+    def refit_schedule(self) -> Callable[[Any], Any]:
+        if callable(self.refit):
+            return self.refit
+        return schedules.EveryRound() if self.refit == 1 else schedules.Every(self.refit)
+
+    def stabilizer_at(self, time: int) -> Floats:
+        if callable(self.stabilizer):
+            return self._check_stabilizer(self.stabilizer(time))
+        return self._stabilizer
+
+    @cached_property
+    def _stabilizer(self) -> Floats:
+        return np.full(self.n_actions, 1 / self.n_actions) if self.stabilizer is None else np.array(self.stabilizer)
+
+    def plan(self, times: Integers) -> Plan:
+        """The schedules written out for a stretch of rounds."""
+        per_round = callable(self.stabilizer)
+        return Plan(
+            floor=schedules.floors(self.floor, times, self.n_actions),
+            exploring=times <= self.warmup,
+            refit=schedules.written_out(self.refit_schedule, times, bool),
+            correcting=times >= self.correct_from,
+            stabilizer=np.array([self.stabilizer_at(int(t)) for t in times]) if per_round else self._stabilizer[None],
+        )
+
+    def init(self) -> LinearState:
+        p = self.n_features
+        state = LinearState(
+            sums=np.zeros((2 * self.n_actions + 1, row_width(p))),
+            fit=np.zeros((self.n_actions, p + p * (p + 1) // 2 + _kernels.REPORT_COLUMNS)),
+            extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
+        )
+        state.fit[:, p + p * (p + 1) // 2 + _kernels.STALE] = 1.0
+        self.refit_now(state, correcting=False)
+        return state
+
+    def refit_now(self, state: LinearState, *, correcting: bool | None = None) -> None:
+        """Solve again, in place, for every arm whose sums have changed."""
+        if correcting is None:
+            correcting = bool(state.extra[_kernels.LEARNED] >= self.correct_from)
+        _kernels.refit_arms(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features, self._work())
+
+    def _work(self) -> Floats:
+        return np.empty(_kernels.work_size(self.n_actions, self.n_features))
+
+    def features(self, predicted: Floats) -> Floats:
+        """z: the predicted context, after a leading 1 if there is an intercept."""
+        return np.concatenate([np.ones(int(self.intercept)), predicted])
+
+    def propensities(self, state: LinearState, observation: Observation) -> Floats:
+        out = np.empty(self.n_actions)
+        _kernels.propose(
+            self.spec,
+            self.tuning,
+            state.fit,
+            state.extra,
+            self.features(observation.predicted),
+            observation.allowed,
+            self.floor_at(observation.time),
+            observation.time <= self.warmup,
+            self.theta_known,
+            observation.predicted,
+            out,
+            self._work(),
+        )
+        return out
+
+    def update(self, state: LinearState, round: Round) -> LinearState:
+        return self.advance(LinearState(*(part.copy() for part in state)), round)
+
+    def advance(self, state: LinearState, round: Round) -> LinearState:
+        """`update` in place."""
+        observation = round.observation
+        learned = int(state.extra[_kernels.LEARNED]) + 1
+        _kernels.learn(
+            self.spec,
+            self.tuning,
+            self.stabilizer_at(observation.time),
+            state.sums,
+            state.fit,
+            state.extra,
+            self.features(observation.predicted),
+            observation.error_cov,
+            observation.allowed,
+            round.action,
+            float(round.propensities[round.action]),
+            round.reward,
+            observation.luck,
+            bool(self.refit_schedule(learned)),
+            learned >= self.correct_from,
+            self._work(),
+        )
+        return state
+
+    def merge(self, first: LinearState, second: LinearState) -> LinearState:
+        """The state that knows both sets of rounds: sums and counts add; θ is solved for again."""
+        if self.rule == "robust":
+            checks.refuse("policy", "have a memory that is a sum, to be merged", "robust_ucb, which restarts")
+        merged = LinearState(first.sums + second.sums, first.fit.copy(), first.extra + second.extra)
+        merged.fit[:, -_kernels.REPORT_COLUMNS + _kernels.STALE] = 1.0
+        self.refit_now(merged)
+        return merged
+
+    def theta(self, state: LinearState) -> Floats:
+        """The fitted θ that the next decision reads, (K, d)."""
+        if self.known_theta is not None:
+            return self.theta_known.copy()
+        return state.fit[:, int(self.intercept) : self.n_features].copy()
+
+    def moments(self, state: LinearState) -> Moments:
+        """The running sums, with names."""
+        return Moments(state.sums, self.n_actions, self.n_features)
+
+
+def meb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """MEB, Algorithm 1 (and its K-action form, App. C): greedy in ⟨θ̂_a, x̃⟩ with the paper's estimator, at the floor otherwise.
+
+    θ̂_a = (Σ w x̃x̃' + ridge I - Σ π^nd(a) Σe)^-1 Σ w x̃ r,  w = 1{a_t = a} π^nd(a)/π_t(a).
+
+    Options (all keyword-only): floor, warmup, refit, correct_from, stabilizer, ridge, intercept, guard, name; see `LinearPolicy`.
+
+    >>> meb(2, 5, floor=0.1, refit=10)
+    LinearPolicy(name='MEB', n_actions=2, dim=5, method='meb', rule='greedy', floor=0.1, refit=10)
+    """
+    return _recipe("MEB", "meb", "greedy", n_actions, dim, options)
+
+
+def meb_naive(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """MEB with the textbook correction (eq. naive-estimator), which ignores that the policy read x̃: biased, less variable."""
+    return _recipe("MEB-naive", "naive", "greedy", n_actions, dim, options)
+
+
+def greedy(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """Least squares on x̃ as if it were x, greedy above the floor. With `intercept=True` this is right whenever E[r | x̃] is affine."""
+    return _recipe("Greedy", "ridge", "greedy", n_actions, dim, options)
+
+
+def lin_ucb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """Linear UCB on x̃ (App. A), clipped at the floor: argmax ⟨θ̂_a, x̃⟩ + width sqrt(x̃' V_a^-1 x̃), V_a = ridge I + Σ x̃x̃'."""
+    return _recipe("UCB", "ridge", "ucb", n_actions, dim, options)
+
+
+def thompson(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """Linear Thompson sampling on x̃ (App. A): π(a) is the posterior probability that ⟨θ_a, x̃⟩ is largest, clipped at the floor.
+
+    θ_a ~ N(V_a^-1 Σ x̃ r, width² V_a^-1). For two arms the probability is exact, Φ of the standardised difference; for more it is
+    computed by quadrature. The vector computed is the one that is logged and the one that the action is drawn from.
+    """
+    return _recipe("TS", "ridge", "thompson", n_actions, dim, options)
+
+
+def robust_ucb(n_actions: int, dim: int, *, horizon: int, **options: Any) -> LinearPolicy:
+    """RobustUCB (Ding, Hsieh, Sharpnack 2022): LinUCB whose width grows by an attack budget that EXP3 chooses, restarted every epoch.
+
+    Epochs of H = ⌈√T⌉ rounds; budgets 0, 1, 2, 4, ..., up to T; rate γ = min(1, sqrt(J log J / ((e - 1) ⌈T/H⌉))), J budgets.
+    """
+    horizon = checks.integer("horizon", horizon, 1)
+    epoch = options.pop("epoch", ceil(sqrt(horizon)))
+    budgets = ceil(log2(horizon)) + 2 if horizon > 1 else 2
+    gamma = min(1.0, sqrt(budgets * log(budgets) / ((np.e - 1) * ceil(horizon / epoch))))
+    return _recipe("RobustUCB", "ridge", "robust", n_actions, dim, options | {"epoch": epoch, "gamma": gamma, "n_budgets": budgets})
+
+
+def oracle(n_actions: int, dim: int, *, theta: object = None, **options: Any) -> LinearPolicy:
+    """Knows θ, acts on x̃: its regret is the price of not seeing x. Without `theta` it takes the environment's, in simulation."""
+    return _recipe("oracle on x̃", "ridge", "oracle", n_actions, dim, options | {"known_theta": theta})
+
+
+def bayes_oracle(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """Knows θ and the context's distribution, acts on E[x | x̃]: no policy can do better. In simulation only, where that is known."""
+    return _recipe("oracle on E[x|x̃]", "ridge", "bayes_oracle", n_actions, dim, options)
+
+
+def uniform(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
+    """Every allowed action equally likely, whatever has been learned."""
+    return _recipe("uniform", "ridge", "uniform", n_actions, dim, options)
+
+
+def _recipe(name: str, method: str, rule: str, n_actions: int, dim: int, options: dict[str, Any]) -> LinearPolicy:
+    known = {f.name for f in fields(LinearPolicy)} - {"method", "rule"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        checks.refuse("options", "be among " + ", ".join(sorted(known - {"n_actions", "dim"})), ", ".join(unknown))
+    return LinearPolicy(**{"name": name, "n_actions": n_actions, "dim": dim, "method": method, "rule": rule} | options)

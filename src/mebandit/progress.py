@@ -1,0 +1,65 @@
+"""A progress bar with the time left, for anything that takes more than two seconds; rich draws it, where it is installed."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
+
+PATIENCE = 2.0
+"""seconds before a bar appears"""
+
+
+@contextmanager
+def progress_bar(
+    total: int, what: str, show: bool | Callable[[int, int], None] | None = None
+) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each of `total` pieces of work.
+
+    `show`: None draws a bar if standard error is a terminal, True always, False never; a function is called with (done, total).
+    """
+    if callable(show):
+        yield _counting(total, show)
+    elif show or (show is None and sys.stderr.isatty()):
+        with _bar(total, what) as advance:
+            yield advance
+    else:
+        yield lambda: None
+
+
+def _counting(total: int, report: Callable[[int, int], None]) -> Callable[[], None]:
+    lock, count = Lock(), [0]
+
+    def advance() -> None:
+        with lock:
+            count[0] += 1
+            report(count[0], total)
+
+    return advance
+
+
+@contextmanager
+def _bar(total: int, what: str) -> Iterator[Callable[[], None]]:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total)
+    begun, started = monotonic(), False
+
+    def advance() -> None:
+        nonlocal started
+        bar.advance(task)
+        if not started and monotonic() - begun > PATIENCE:
+            bar.start()
+            started = True
+
+    try:
+        yield advance
+    finally:
+        if started:
+            bar.stop()

@@ -1,0 +1,134 @@
+"""What a simulation found: regret and estimation error by policy, replicate and round, as arrays, tidy tables and plots."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.values import Floats, Integers
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas as pd
+
+MEASURES = {
+    "clipped_regret": "average clipped regret",
+    "standard_regret": "average standard regret",
+    "estimation_error": "estimation error, worst arm",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Results by policy (P), replicate (N) and recorded round (R). Regrets are cumulative, at the true context."""
+
+    policies: tuple[str, ...]
+    references: tuple[str, ...]
+    """those of the policies that are there for reference: uniform play and the oracles"""
+    times: Integers
+    """the recorded rounds, (R,)"""
+    standard_regret: Floats
+    """against the best action, (P, N, R)"""
+    clipped_regret: Floats
+    """against the best policy that keeps the floor, (P, N, R)"""
+    guarded_fits: Floats
+    """how often the guard decided a fit so far, (P, N, R); NaN for policies of other classes"""
+    estimation_error: Floats
+    """|θ̂_a - θ_a| by arm, (P, N, R, K); NaN where nothing is estimated"""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, measure: str) -> Floats:
+        """A measure per round so far, (P, N, R): a regret divided by the rounds played, or the largest error of any arm."""
+        checks.one_of("measure", measure, MEASURES)
+        if measure == "estimation_error":
+            return self.estimation_error.max(axis=-1)
+        values: Floats = getattr(self, measure)
+        return values / self.times
+
+    def mean(self, policy: str, measure: str = "clipped_regret") -> float:
+        """The mean over replicates at the last round."""
+        return float(self.of(measure)[self._index(policy), :, -1].mean())
+
+    def std_error(self, policy: str, measure: str = "clipped_regret") -> float:
+        """The Monte-Carlo standard error of `mean`."""
+        return float(_std_error(self.of(measure)[self._index(policy), :, -1]))
+
+    def _index(self, policy: str) -> int:
+        return self.policies.index(checks.one_of("policy", policy, self.policies))
+
+    def summary(self) -> "pd.DataFrame":
+        """A row per policy: mean and standard error of each measure at the horizon."""
+        import pandas as pd
+
+        table: dict[str, Any] = {"policy": self.policies}
+        for measure in MEASURES:
+            last = self.of(measure)[:, :, -1]
+            table[measure] = last.mean(axis=1)
+            table[f"{measure}_se"] = _std_error(last)
+        table["guarded_fits"] = self.guarded_fits[:, :, -1].mean(axis=1)
+        return pd.DataFrame(table)
+
+    def curves(self) -> "pd.DataFrame":
+        """A row per policy, measure and recorded round: mean and standard error over replicates."""
+        import pandas as pd
+
+        parts = []
+        for measure in MEASURES:
+            values = self.of(measure)
+            for i, policy in enumerate(self.policies):
+                row = {"policy": policy, "measure": measure, "time": self.times}
+                parts.append(pd.DataFrame(row | {"mean": values[i].mean(axis=0), "std_error": _std_error(values[i], axis=0)}))
+        return pd.concat(parts, ignore_index=True)
+
+    def replicates(self) -> "pd.DataFrame":
+        """A row per policy and replicate, at the horizon: what tests and spreads are computed from."""
+        import pandas as pd
+
+        n_policies, n = self.standard_regret.shape[:2]
+        table = {"policy": np.repeat(self.policies, n), "replicate": np.tile(np.arange(n), n_policies)}
+        return pd.DataFrame(table | {measure: self.of(measure)[:, :, -1].ravel() for measure in MEASURES})
+
+    def to_arrow(self) -> Any:
+        """`curves` as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(self.curves(), preserve_index=False)
+
+    def plot(self, measure: str = "clipped_regret", *, path: str | Path | None = None) -> "matplotlib.figure.Figure":
+        """Curves with bands of two standard errors, references dashed; saved if a path is given."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.5, 4.6), layout="constrained")
+        axes = figure.subplots()
+        values = self.of(measure)
+        for i, policy in enumerate(self.policies):
+            mean, half = values[i].mean(axis=0), 2 * _std_error(values[i], axis=0)
+            if not np.isfinite(mean).any():
+                continue
+            dashed = policy in self.references
+            color = "0.45" if dashed else f"C{i}"
+            style = (0, (2 + 2 * self.references.index(policy), 2)) if dashed else "-"
+            axes.plot(self.times, mean, label=policy, color=color, linestyle=style, linewidth=1.2 if dashed else 2)
+            if not dashed:
+                axes.fill_between(self.times, mean - half, mean + half, color=color, alpha=0.2, linewidth=0)
+        axes.set_xscale("log")
+        if measure == "estimation_error":
+            axes.set_yscale("log")
+        axes.set_xlabel("round")
+        axes.set_ylabel(MEASURES[measure])
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False, fontsize=9)
+        if path is not None:
+            figure.savefig(path, dpi=150)
+        return figure
+
+
+def _std_error(values: Floats, axis: int = -1) -> Floats:
+    """The standard error of a mean over replicates; NaN for a single one."""
+    n = values.shape[axis]
+    if n == 1:
+        return np.full(np.delete(values.shape, axis), np.nan)
+    return np.asarray(values.std(axis=axis, ddof=1) / np.sqrt(n))

@@ -1,0 +1,175 @@
+"""Schedules: numbers and yes-or-no answers that depend on the round t = 1, 2, 3, ...
+
+Any callable t -> value is a schedule; those of this file are frozen dataclasses, so they compare, print as their own constructor
+call and save. `written_out` turns any of them into an array for a stretch of rounds, which is what the simulator reads.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.values import Floats, Integers
+
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Power:
+    """p0(t) = min(cap, scale t^exponent); Corollary 2.1 (i) has exponent -1/3 and cap 1/2, or 1/K for K arms."""
+
+    exponent: float
+    cap: float
+    scale: float = 1.0
+
+    def __call__(self, t: Any) -> Any:
+        return np.minimum(self.cap, self.scale * np.asarray(t, dtype=float) ** self.exponent)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """values[i] for t <= until[i], the last value after all of them. Explore-then-commit is Steps((2500,), (0.5, 0.0))."""
+
+    until: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.until) + 1 or list(self.until) != sorted(set(self.until)):
+            checks.refuse("Steps", "have increasing `until` and one more value than that", f"until={self.until}, values={self.values}")
+
+    def __call__(self, t: Any) -> Any:
+        return np.asarray(self.values)[np.searchsorted(np.asarray(self.until), t, side="left")]
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """min over several floors, each a number or a schedule."""
+
+    floors: tuple[float | Schedule, ...]
+
+    def __call__(self, t: Any) -> Any:
+        return np.min([f(t) if callable(f) else np.full(np.shape(t), f) for f in self.floors], axis=0)
+
+
+@dataclass(frozen=True)
+class EveryRound:
+    """Refit after each round."""
+
+    def __call__(self, t: Any) -> Any:
+        return np.asarray(t) >= 1
+
+
+@dataclass(frozen=True)
+class Every:
+    """Refit after rounds t0, 2 t0, 3 t0, ... (App. E.4, first choice of S)."""
+
+    rounds: int
+
+    def __post_init__(self) -> None:
+        checks.integer("Every.rounds", self.rounds, 1)
+
+    def __call__(self, t: Any) -> Any:
+        return np.asarray(t) % self.rounds == 0
+
+
+@dataclass(frozen=True)
+class PowersOf:
+    """Refit after rounds base, base^2, base^3, ... (App. E.4, second choice of S): O(log T) refits in all."""
+
+    base: int = 2
+
+    def __post_init__(self) -> None:
+        checks.integer("PowersOf.base", self.base, 2)
+
+    def __call__(self, t: Any) -> Any:
+        powers = [self.base**k for k in range(1, math.ceil(63 / math.log2(self.base)))]
+        return np.isin(t, powers)
+
+
+@dataclass(frozen=True)
+class At:
+    """Refit after exactly these rounds (App. E.4, any set S)."""
+
+    rounds: tuple[int, ...]
+
+    def __call__(self, t: Any) -> Any:
+        return np.isin(t, self.rounds)
+
+
+@dataclass(frozen=True)
+class Until:
+    """Refit as `inner` says, and never after the given round: the fit is then frozen."""
+
+    last: int
+    inner: Callable[[Any], Any] = EveryRound()
+
+    def __call__(self, t: Any) -> Any:
+        return self.inner(t) & (np.asarray(t) <= self.last)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A floor and a warm-up length that belong together, given to a policy as `meb(2, 5, **standard(50_000, 5))`."""
+
+    floor: float | Schedule
+    warmup: int
+
+    def keys(self) -> tuple[str, str]:
+        return ("floor", "warmup")
+
+    def __getitem__(self, key: str) -> Any:
+        return {"floor": self.floor, "warmup": self.warmup}[key]
+
+
+def standard(horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
+    """Corollary 2.1 (i), regret against the best action: T0 = ⌈2 d T^(2/3)⌉, p0(t) = min(1/2, 1/K, t^(-1/3)).
+
+    >>> standard(1000, 2)
+    Preset(floor=Power(exponent=-0.3333333333333333, cap=0.5, scale=1.0), warmup=400)
+    """
+    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
+    cap = min(0.5, 1.0 / checks.integer("n_actions", n_actions, 2))
+    return Preset(Power(-1 / 3, cap), math.ceil(2 * dim * round(horizon ** (2 / 3), 9)))
+
+
+def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
+    """Corollary 2.1 (ii), regret against the clipped benchmark: T0 = ⌈2 d √T⌉, p0 constant.
+
+    >>> clipped(0.2, 10_000, 5)
+    Preset(floor=0.2, warmup=1000)
+    """
+    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
+    highest = 1.0 / checks.integer("n_actions", n_actions, 2)
+    floor = checks.number("floor", floor, f"be in (0, 1/n_actions] = (0, {highest:g}]", 1e-12, highest)
+    return Preset(floor, math.ceil(2 * dim * math.sqrt(horizon)))
+
+
+def written_out(schedule: Callable[[Any], Any], times: Integers, dtype: type = float) -> Any:
+    """schedule(t) for every t of `times`, as an array; at once where the schedule takes arrays, else one by one."""
+    if type(schedule).__module__ == __name__:
+        return np.asarray(schedule(times), dtype=dtype)
+    return np.array([schedule(int(t)) for t in times], dtype=dtype)
+
+
+def floors(floor: float | Schedule, times: Integers, n_actions: int) -> Floats:
+    """A floor, a number or a schedule, written out and checked: each value in [0, 1/K]."""
+    values: Floats = written_out(floor, times) if callable(floor) else np.full(times.size, float(floor))
+    bad = ~((values >= 0) & (values <= 1 / n_actions + 1e-12))
+    if bad.any():
+        t = int(np.argmax(bad))
+        checks.refuse(f"floor({times[t]})", f"be in [0, 1/n_actions] = [0, {1 / n_actions:g}]", values[t])
+    return np.minimum(values, 1 / n_actions)
+
+
+def log_spaced(horizon: int, points: int = 200) -> Integers:
+    """About `points` different rounds from 1 to the horizon, evenly spaced on a log scale, both ends included."""
+    return np.unique(np.round(np.geomspace(1, horizon, points)).astype(np.int64))
+
+
+__all__ = [
+    "At", "Every", "EveryRound", "Power", "PowersOf", "Preset", "Schedule", "Smallest", "Steps", "Until",
+    "clipped", "floors", "log_spaced", "standard", "written_out",
+]  # fmt: skip

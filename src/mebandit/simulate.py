@@ -1,0 +1,207 @@
+"""The simulator: policies meet the same luck, replicate by replicate.
+
+Each replicate's randomness is a pure function of (seed, cell, replicate, round), written block by block onto a tape that every
+policy plays; so memory does not grow with the horizon, and neither the number of workers nor the company of other policies changes
+any policy's result.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from os import cpu_count
+from typing import Any
+
+import numpy as np
+
+from mebandit import _kernels, checks, schedules
+from mebandit.environments.base import Environment
+from mebandit.policies import LinearPolicy, Policy, bayes_oracle, oracle, uniform
+from mebandit.policies.base import advance, label
+from mebandit.progress import progress_bar
+from mebandit.results import Results
+from mebandit.schedules import Schedule
+from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape
+
+BLOCK = 2048
+"""rounds per piece of tape"""
+
+
+class Trajectory:
+    """One policy's way through one replicate: its state, its totals and what was recorded of them."""
+
+    def __init__(self, policy: Policy, record_at: Integers) -> None:
+        self.policy = policy
+        self.state = policy.init()
+        self.totals = np.zeros(4)
+        """standard regret, clipped regret, carried feature, guarded fits"""
+        self.record_at = record_at
+        self.recorded = 0
+        self.records = np.zeros((record_at.size, 3))
+        self.arm_errors = np.full((record_at.size, policy.n_actions), np.nan)
+
+    def play(self, tape: Tape, start: int, benchmark: Floats) -> None:
+        """Go on through one block of tape, whose first round is start + 1."""
+        if isinstance(self.policy, LinearPolicy):
+            self._play_compiled(self.policy, tape, start, benchmark)
+        else:
+            self._play_stepwise(tape, start, benchmark)
+
+    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats) -> None:
+        if policy.known_theta is not None:
+            tape = tape._replace(theta=policy.theta_known[None])
+        self.recorded = _kernels.run_block(
+            policy.spec,
+            policy.tuning,
+            policy.plan(np.arange(start + 1, start + tape.noise.size + 1)),
+            *self.state,
+            tape,
+            benchmark,
+            self.totals,
+            self.record_at,
+            self.recorded,
+            start,
+            self.records,
+            self.arm_errors,
+        )
+
+    def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats) -> None:
+        """The same loop in Python, for a policy of any class: observe, decide, reward, learn, record."""
+        x, predicted = np.empty(tape.context.shape[1]), np.empty(tape.context.shape[1])
+        for b in range(tape.noise.size):
+            time = start + b + 1
+            theta = tape.theta[b % len(tape.theta)]
+            allowed = tape.allowed[b % len(tape.allowed)]
+            _kernels.observe(tape, b, self.totals[2], x, predicted)
+            error_cov = tape.error_cov[tape.component[b] % len(tape.error_cov)]
+            observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.luck[b]))
+            pi = checks.probabilities(
+                f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed
+            )
+            action = _kernels.draw(pi, tape.uniform[b])
+            self.totals[:2] += _kernels.regrets(theta, x, pi, allowed, benchmark[b])
+            if tape.carry_index >= 0:
+                self.totals[2] = tape.carry_decay * self.totals[2] + tape.carry_gain[action]
+            reward = _kernels.reward_of(tape, b, x, action)
+            self.state = advance(self.policy, self.state, Round(observation, action, pi, reward))
+            if self.recorded < self.record_at.size and self.record_at[self.recorded] == time:
+                self._record(theta)
+
+    def _record(self, theta: Floats) -> None:
+        self.records[self.recorded] = self.totals[0], self.totals[1], np.nan
+        if hasattr(self.policy, "theta"):
+            self.arm_errors[self.recorded] = np.linalg.norm(self.policy.theta(self.state) - theta, axis=1)
+        self.recorded += 1
+
+
+def simulate(
+    environment: Environment,
+    policies: Sequence[Policy] | Mapping[str, Policy],
+    *,
+    horizon: int,
+    replicates: int = 20,
+    seed: int = 1,
+    cell: int = 0,
+    floor: float | Schedule | None = None,
+    references: bool = True,
+    points: int = 200,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+) -> Results:
+    """Play every policy through the same replicates and report regret, at the true context, and estimation error.
+
+    `floor` is that of the clipped benchmark; by default the smallest of the policies' floors, so that all of them lie in the class
+    over which that benchmark is best. `references` adds uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing
+    x) and, where the environment can compute E[x | x̃], the oracle that acts on that. `cell` keys the randomness of one cell of a grid.
+    Curves are kept at about `points` log-spaced rounds. Results do not depend on `workers`.
+
+    >>> import mebandit as mb
+    >>> results = mb.simulate(mb.environments.Gaussian(error_cov=1.0), [mb.meb(2, 5), mb.lin_ucb(2, 5)], horizon=2000, replicates=4)
+    >>> results.policies
+    ('MEB', 'UCB', 'uniform', 'oracle on x̃', 'oracle on E[x|x̃]')
+    """
+    named = named_policies(policies, environment)
+    horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
+    replicates = checks.integer("replicates", replicates, 1, 2**32 - 1)
+    seed = checks.integer("seed", seed, 0, 2**63 - 1)
+    workers = checks.integer("workers", workers, 1) if workers is not None else min(cpu_count() or 1, replicates)
+    shared = common_floor(named, environment.n_actions) if floor is None else floor
+    schedules.floors(shared, np.array([1]), environment.n_actions)
+    record_at = schedules.log_spaced(horizon, checks.integer("points", points, 2))
+    if references:
+        named = named | reference_policies(environment, shared, seed)
+    records = np.empty((len(named), replicates, record_at.size, 3))
+    arm_errors = np.empty((len(named), replicates, record_at.size, environment.n_actions))
+
+    def run(replicate: int) -> None:
+        trajectories = [Trajectory(policy, record_at) for policy in named.values()]
+        for start in range(0, horizon, BLOCK):
+            stretch = Stretch(seed, cell, replicate, start, min(start + BLOCK, horizon))
+            tape = environment.tape(stretch)
+            benchmark = schedules.floors(shared, np.arange(start + 1, stretch.stop + 1), environment.n_actions)
+            for trajectory in trajectories:
+                trajectory.play(tape, start, benchmark)
+        for i, trajectory in enumerate(trajectories):
+            records[i, replicate] = trajectory.records
+            arm_errors[i, replicate] = trajectory.arm_errors
+
+    with progress_bar(replicates, "simulating", progress) as done:
+        if workers == 1:
+            for replicate in range(replicates):
+                run(replicate)
+                done()
+        else:
+            run_threaded(run, replicates, workers, done)
+    return Results(
+        policies=tuple(named),
+        references=tuple(list(named)[-len(named) + len(named_policies(policies, environment)) :]) if references else (),
+        times=record_at,
+        standard_regret=records[..., 0],
+        clipped_regret=records[..., 1],
+        guarded_fits=records[..., 2],
+        estimation_error=arm_errors,
+        settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell},
+    )
+
+
+def run_threaded(run: Callable[[int], None], n: int, workers: int, done: Callable[[], None]) -> None:
+    """Call run(0), ..., run(n - 1) on several threads (the compiled loop runs without the interpreter's lock)."""
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for future in as_completed([pool.submit(run, i) for i in range(n)]):
+            future.result()
+            done()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environment: Environment) -> dict[str, Policy]:
+    """Policies by the name they have in tables, checked against the environment."""
+    named: dict[str, Policy] = {}
+    pairs = policies.items() if isinstance(policies, Mapping) else [(label(p), p) for p in policies]
+    for name, policy in pairs:
+        if name in named:
+            checks.refuse("policies", "have different names", f"{name!r} twice", "Give each a name: meb(2, 5, name='...').")
+        shape = (policy.n_actions, policy.dim)
+        if shape != (environment.n_actions, environment.dim):
+            rule = f"have the environment's n_actions and dim, {environment.n_actions} and {environment.dim}"
+            checks.refuse(f"policy {name!r}", rule, f"{shape[0]} and {shape[1]}")
+        named[name] = policy
+    if not named:
+        checks.refuse("policies", "name at least one policy", "none")
+    return named
+
+
+def common_floor(policies: Mapping[str, Policy], n_actions: int) -> float | Schedule:
+    """The smallest floor of those policies that have one."""
+    floors: tuple[Any, ...] = tuple({p.floor: None for p in policies.values() if hasattr(p, "floor")})
+    if not floors:
+        return 0.0
+    return floors[0] if len(floors) == 1 else schedules.Smallest(floors)
+
+
+def reference_policies(environment: Environment, floor: float | Schedule, seed: int) -> dict[str, Policy]:
+    """Uniform play and the oracles; the one on E[x | x̃] where the environment knows that."""
+    shape = (environment.n_actions, environment.dim)
+    found = [uniform(*shape), oracle(*shape, floor=floor)]
+    if np.isfinite(environment.tape(Stretch(seed, 0, 0, 0, 1)).guess).all():
+        found.append(bayes_oracle(*shape, floor=floor))
+    return {policy.name: policy for policy in found}
