@@ -1,10 +1,49 @@
-"""Bandits that act on predicted contexts: learning and deciding when x̃ = x + ε is seen instead of x."""
+"""Bandits that act on predicted contexts: learning and deciding when x̃ = x + ε is seen instead of x.
+
+Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS 2024), and what follows from it.
+"""
 
 from mebandit import environments, schedules
 from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
+from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
-from mebandit.policies import greedy, lin_ucb, meb, meb_naive, oracle, robust_ucb, thompson
+from mebandit.learner import Learner
+from mebandit.log import read_journal
+from mebandit.policies import greedy, lin_ucb, meb, meb_naive, oracle, replay, robust_ucb, thompson
 from mebandit.results import Results
 from mebandit.schedules import clipped, standard
 from mebandit.simulate import simulate
+from mebandit.values import Decision, Observation, Round
 
+__version__ = "0.1.0"
+
+__all__ = [
+    "Decision",
+    "Estimate",
+    "InvalidInput",
+    "Learner",
+    "LogError",
+    "MebanditError",
+    "Observation",
+    "Results",
+    "Round",
+    "SingularMoments",
+    "check_environment",
+    "check_policy",
+    "clipped",
+    "environments",
+    "estimate",
+    "estimate_moments",
+    "greedy",
+    "lin_ucb",
+    "meb",
+    "meb_naive",
+    "oracle",
+    "read_journal",
+    "replay",
+    "robust_ucb",
+    "schedules",
+    "simulate",
+    "standard",
+    "thompson",
+]

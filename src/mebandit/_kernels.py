@@ -118,6 +118,11 @@ def normal_cdf(x):
 
 
 @jit
+def packed_size(p):
+    return p * (p + 1) // 2
+
+
+@jit
 def factor(a, p):
     """A = L D L' in place for packed A; L below the diagonal, 1/D on it. False if A is not positive definite beyond rounding."""
     for i in range(p):
@@ -177,11 +182,11 @@ def clearly_above(factored, p, trace, other_trace, share):
 
     lambda_min(A) >= det A ((p - 1) / tr A)^(p - 1) by the arithmetic-geometric mean, and lambda_max(C) <= tr C.
     """
-    bound = 1.0
+    bound = trace
     for i in range(p):
-        bound /= factored[i * (i + 1) // 2 + i]
-    for _ in range(p - 1):
-        bound *= (p - 1) / trace
+        bound /= factored[i * (i + 1) // 2 + i] * trace
+        if i > 0:
+            bound *= p - 1
     return bound > share * other_trace
 
 
@@ -363,16 +368,12 @@ def learn_sums(spec, stabilizer, sums, z, error_cov, allowed, action, propensity
 @jit
 def accumulate_batch(spec, stabilizers, sums, predicted, error_cov, allowed, actions, propensities, rewards):
     """`learn_sums` over arrays of rounds; stabilizers, error_cov and allowed hold one entry for all rounds, or one for each."""
-    d = predicted.shape[1]
-    z = np.ones(d + spec[INTERCEPT])
     for t in range(rewards.size):
-        for i in range(d):
-            z[spec[INTERCEPT] + i] = predicted[t, i]
         learn_sums(
             spec,
             stabilizers[t % stabilizers.shape[0]],
             sums,
-            z,
+            features(predicted[t], spec[INTERCEPT]),
             error_cov[t % error_cov.shape[0]],
             allowed[t % allowed.shape[0]],
             actions[t],
@@ -644,19 +645,46 @@ def is_covariance(s, work):
     return factor(work[: d * (d + 1) // 2], d)
 
 
+# ---- single rounds: the faces of `propose` and `learn` for use from Python ------------------------------------------------
+
+
 @jit
-def decide_live(spec, tuning, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, seed, number, out, z, work):
-    """A live decision: check, propose, draw. Returns the action, or -1 for a bad prediction, -2 for a bad covariance."""
-    if not acceptable(predicted):
-        return -1
-    if not is_covariance(error_cov, work):
-        return -2
-    z[0] = 1.0
+def features(predicted, intercept):
+    """z: the predicted context, after a leading 1 if there is an intercept."""
+    z = np.ones(predicted.size + intercept)
     for i in range(predicted.size):
-        z[spec[INTERCEPT] + i] = predicted[i]
+        z[intercept + i] = predicted[i]
+    return z
+
+
+@jit
+def propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out):
+    z = features(predicted, spec[INTERCEPT])
+    work = np.empty(work_size(spec[N_ACTIONS], z.size))
     propose(spec, tuning, fit, extra, z, allowed, floor, exploring, theta, predicted, out, work)
-    u, _ = uniform_pair(seed, 0, 0, number, LIVE)
-    return draw(out, u)
+
+
+@jit
+def decide_one(spec, tuning, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, seed, number, out):
+    """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance) and the luck."""
+    if not acceptable(predicted):
+        return -1, 0.0
+    if not is_covariance(error_cov, np.empty(packed_size(predicted.size))):
+        return -2, 0.0
+    propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out)
+    u, luck = uniform_pair(seed, 0, 0, number, LIVE)
+    return draw(out, u), luck
+
+
+@jit
+def learn_one(
+    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correcting
+):
+    z = features(predicted, spec[INTERCEPT])
+    work = np.empty(work_size(spec[N_ACTIONS], z.size))
+    learn(
+        spec, tuning, stabilizer, sums, fit, extra, z, error_cov, allowed, action, propensity, reward, luck, refit, correcting, work
+    )
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------

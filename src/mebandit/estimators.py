@@ -51,6 +51,12 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
         _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums, fit, p, k, work)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
+    if (report == _kernels.SINGULAR).any():
+        arm = int(np.argmax(report == _kernels.SINGULAR))
+        raise checks.SingularMoments(
+            f"theta of action {arm} must be identified by the data; got {int(moments.count[arm])} rounds with that action, whose "
+            f"Gram matrix is singular. Give more rounds, drop features that repeat others, or set ridge > 0."
+        )
     taken = moments.played_error * kappa[:, None, None]
     plain = report == _kernels.SOLVED
     if correction == _kernels.OFFERED:
@@ -157,19 +163,23 @@ def estimate(
         zeros(n_actions, rounds.predicted.shape[1] + bool(intercept)), rounds, weighting=weighting, correction=correction
     )
     fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
-    if (fit.report == _kernels.SINGULAR).any():
-        arm = int(np.argmax(fit.report == _kernels.SINGULAR))
-        raise checks.SingularMoments(
-            f"theta of action {arm} must be identified by the data; got {int(moments.count[arm])} rounds with that action, whose "
-            f"corrected Gram matrix is singular. Give more rounds, drop features that repeat others, or set ridge > 0."
-        )
     clusters = _clusters(unit, rounds.rewards.size)
-    covariance = _sandwich(fit, rounds, moments, weighting=weighting, correction=correction, clusters=clusters)
-    d = rounds.predicted.shape[1]
+    covariance = _sandwich(fit, rounds, weighting=weighting, correction=correction, clusters=clusters)
+    return _assemble(fit, moments, covariance, method=method, intercept=intercept)
+
+
+def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
+    """The estimate from running sums alone; its covariance, which needs the rounds themselves, is NaN."""
+    fit = solve(moments, correction=RECIPES[method][1], ridge=ridge, guard=guard)
+    size = moments.n_actions * moments.n_features
+    return _assemble(fit, moments, np.full((size, size), np.nan), method=method, intercept=intercept)
+
+
+def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool) -> Estimate:
     per_weight = fit.matrix / np.maximum(moments.weight, 1e-300)[:, None, None]
     return Estimate(
-        theta=fit.theta[:, -d:],
-        intercept=fit.theta[:, 0] if intercept else np.zeros(n_actions),
+        theta=fit.theta[:, int(intercept) :],
+        intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
         covariance=covariance,
         method=method,
         guarded=fit.report == _kernels.GUARDED,
@@ -192,7 +202,7 @@ def _clusters(unit: object, n_rounds: int) -> Integers | None:
 
 
 def _sandwich(
-    fit: Fit, rounds: Rounds, moments: Moments, *, weighting: int, correction: int, clusters: Integers | None
+    fit: Fit, rounds: Rounds, *, weighting: int, correction: int, clusters: Integers | None
 ) -> Floats:
     """A^-1 (Σ ψψ') A^-T with ψ_t = w z (z'θ - r) - s Σe,t θ, arms stacked; ψ summed within clusters first.
 

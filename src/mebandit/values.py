@@ -49,6 +49,14 @@ class Decision(NamedTuple):
     """π_t(·), (K,)"""
 
 
+class Pending(NamedTuple):
+    """A decision that waits for its reward."""
+
+    observation: Observation
+    action: int
+    propensities: Floats
+
+
 class LinearState(NamedTuple):
     """The memory of a linear policy: running sums, the fit derived from them, and counters."""
 

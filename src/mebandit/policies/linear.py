@@ -130,6 +130,10 @@ class LinearPolicy:
             return self.floor
         return float(schedules.floors(self.floor, np.array([time]), self.n_actions)[0])
 
+    def refits_after(self, learned: int) -> bool:
+        schedule = self.refit_schedule
+        return isinstance(schedule, schedules.EveryRound) or bool(schedule(learned))
+
     @cached_property
     def refit_schedule(self) -> Callable[[Any], Any]:
         if callable(self.refit):
@@ -171,30 +175,22 @@ class LinearPolicy:
         """Solve again, in place, for every arm whose sums have changed."""
         if correcting is None:
             correcting = bool(state.extra[_kernels.LEARNED] >= self.correct_from)
-        _kernels.refit_arms(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features, self._work())
-
-    def _work(self) -> Floats:
-        return np.empty(_kernels.work_size(self.n_actions, self.n_features))
-
-    def features(self, predicted: Floats) -> Floats:
-        """z: the predicted context, after a leading 1 if there is an intercept."""
-        return np.concatenate([np.ones(int(self.intercept)), predicted])
+        work = np.empty(_kernels.work_size(self.n_actions, self.n_features))
+        _kernels.refit_arms(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features, work)
 
     def propensities(self, state: LinearState, observation: Observation) -> Floats:
         out = np.empty(self.n_actions)
-        _kernels.propose(
+        _kernels.propose_one(
             self.spec,
             self.tuning,
             state.fit,
             state.extra,
-            self.features(observation.predicted),
+            observation.predicted,
             observation.allowed,
             self.floor_at(observation.time),
             observation.time <= self.warmup,
             self.theta_known,
-            observation.predicted,
             out,
-            self._work(),
         )
         return out
 
@@ -203,25 +199,24 @@ class LinearPolicy:
 
     def advance(self, state: LinearState, round: Round) -> LinearState:
         """`update` in place."""
-        observation = round.observation
+        predicted, error_cov, allowed, time, luck = round.observation
         learned = int(state.extra[_kernels.LEARNED]) + 1
-        _kernels.learn(
+        _kernels.learn_one(
             self.spec,
             self.tuning,
-            self.stabilizer_at(observation.time),
+            self.stabilizer_at(time),
             state.sums,
             state.fit,
             state.extra,
-            self.features(observation.predicted),
-            observation.error_cov,
-            observation.allowed,
+            predicted,
+            error_cov,
+            allowed,
             round.action,
             float(round.propensities[round.action]),
             round.reward,
-            observation.luck,
-            bool(self.refit_schedule(learned)),
+            luck,
+            self.refits_after(learned),
             learned >= self.correct_from,
-            self._work(),
         )
         return state
 

@@ -1,0 +1,274 @@
+"""The stateful face for live use: decide now, learn whenever the reward arrives, save, load, merge."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mebandit import _kernels, checks, settings, states
+from mebandit.checks import LogError
+from mebandit.estimators import Estimate, solved_estimate
+from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events
+from mebandit.policies import LinearPolicy, Policy
+from mebandit.policies.base import advance
+from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
+
+FORMAT, VERSION = "mebandit-learner", 1
+
+
+class Learner:
+    """A policy that is being used: it decides on predicted contexts and learns from rewards in whatever order they come.
+
+    Every draw is a function of `seed` and the decision's number, so a run can be repeated. With a `journal` (a path) each event is on
+    disk before the call returns, and `Learner.recover` gives the same learner back after a crash. A call that is refused changes nothing.
+
+    >>> import mebandit as mb
+    >>> learner = mb.Learner(mb.meb(2, 1, floor=0.1), seed=7)
+    >>> decision = learner.decide([0.4], 0.1)
+    >>> learner.learn(decision, reward=1.0)
+    >>> learner.learned, learner.waiting
+    (1, 0)
+    """
+
+    def __init__(self, policy: Policy, *, seed: int = 0, journal: str | Path | None = None, durable: bool = False) -> None:
+        self.policy = policy
+        self.seed = checks.integer("seed", seed, 0, 2**63 - 1)
+        self.decided = 0
+        """decisions made so far; the next one's id is one more"""
+        self.learned = 0
+        """rewards learned from so far"""
+        self._state: State = policy.init()
+        self._pending: dict[int, Pending] = {}
+        self._journal: Journal | None = None
+        self._everything = np.ones(policy.n_actions, dtype=np.bool_)
+        if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
+            checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
+        if journal is not None:
+            if Path(journal).exists() and Path(journal).stat().st_size > 0:
+                checks.refuse("journal", "be a new file", str(journal), "To go on after a stop: Learner.recover(policy, journal).")
+            self._journal = Journal(journal, durable=durable)
+
+    def decide(self, predicted: object, error_cov: object, *, allowed: object = None) -> Decision:
+        """Choose an action for a predicted context (d,) whose error has covariance error_cov (d, d).
+
+        error_cov may also be a number (times the identity) or a vector (a diagonal). `allowed` restricts the round to some actions, as a
+        list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
+        """
+        d = self.policy.dim
+        x = predicted if _is_array(predicted, (d,)) else checks.floats("predicted", predicted, (d,))
+        s = error_cov if _is_array(error_cov, (d, d)) else checks.covariance("error_cov", error_cov, d)
+        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
+        number = self.decided + 1
+        if isinstance(self.policy, LinearPolicy):
+            observation, action, pi = self._decide_compiled(self.policy, x, s, mask, number)
+        else:
+            observation, action, pi = self._decide_stepwise(x, s, mask, number)
+        pending = Pending(observation, action, pi)
+        if self._journal is not None:
+            self._journal.decision(number, pending)
+        self._pending[number] = pending
+        self.decided = number
+        return Decision(number, action, float(pi[action]), pi)
+
+    def _decide_compiled(
+        self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int
+    ) -> tuple[Observation, int, Floats]:
+        """One call into the compiled code, which also checks the numbers; the sentences are those of `checks`."""
+        pi = np.empty(policy.n_actions)
+        action, luck = _kernels.decide_one(
+            policy.spec,
+            policy.tuning,
+            self._state.fit,
+            self._state.extra,
+            x,
+            s,
+            mask,
+            policy.floor_at(number),
+            number <= policy.warmup,
+            policy.theta_known,
+            self.seed,
+            number,
+            pi,
+        )
+        if action < 0:
+            checks.floats("predicted", x, (policy.dim,))
+            checks.covariance("error_cov", s, policy.dim)
+        return Observation(x.copy(), s.copy(), mask, number, luck), action, pi
+
+    def _decide_stepwise(self, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
+        x = checks.floats("predicted", x, (self.policy.dim,)).copy()
+        s = checks.covariance("error_cov", s, self.policy.dim).copy()
+        u, luck = _kernels.uniform_pair(self.seed, 0, 0, number, _kernels.LIVE)
+        observation = Observation(x, s, mask, number, luck)
+        pi = checks.probabilities("propensities", self.policy.propensities(self._state, observation), mask)
+        return observation, _kernels.draw(pi, u), pi
+
+    def learn(self, decision: Decision | int, reward: float) -> None:
+        """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
+        number, waiting = self._waiting(decision)
+        r = checks.number("reward", reward, f"be a finite number of at most {_kernels.LARGEST:g} in size")
+        if self._journal is not None:
+            self._journal.reward(number, r)
+        self._learn(number, waiting, r)
+
+    def _learn(self, number: int, waiting: Pending, reward: float) -> None:
+        self._state = advance(self.policy, self._state, Round(waiting.observation, waiting.action, waiting.propensities, reward))
+        del self._pending[number]
+        self.learned += 1
+
+    def forget(self, decision: Decision | int) -> None:
+        """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
+        number, _ = self._waiting(decision)
+        if self._journal is not None:
+            self._journal.forget(number)
+        del self._pending[number]
+
+    def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
+        number = decision.id if isinstance(decision, Decision) else decision
+        known = self._pending.get(number) if type(number) is int else None
+        if known is None:
+            made = type(number) is int and 0 < number <= self.decided
+            state = "one that has its reward already or was given up" if made else f"{number!r}, which this learner never made"
+            checks.refuse("decision", "be one that waits for its reward", f"decision {number}: {state}" if made else state)
+        if isinstance(decision, Decision) and (decision.action, decision.propensity) != (known.action, known.propensities[known.action]):
+            checks.refuse("decision", "be one of this learner's own", f"decision {number} with another action or probability")
+        return number, known
+
+    @property
+    def waiting(self) -> int:
+        """How many decisions wait for their reward."""
+        return len(self._pending)
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions that wait for their reward."""
+        return tuple(self._pending)
+
+    @property
+    def state(self) -> State:
+        """A copy of the policy's state."""
+        return states.copied(self._state)
+
+    @property
+    def theta(self) -> Floats:
+        """The fitted parameters that the next decision reads, (K, d)."""
+        return np.asarray(self.policy.theta(self._state))  # type: ignore[attr-defined]
+
+    def estimate(self) -> Estimate:
+        """The estimate from all that was learned so far. Standard errors need the rounds themselves and are NaN here: keep a journal and
+        give it to `mebandit.estimate`."""
+        if not isinstance(self.policy, LinearPolicy):
+            checks.refuse("policy", "be a linear one, to give an estimate", type(self.policy).__name__, "Use its own theta(state).")
+        policy = self.policy
+        return solved_estimate(
+            policy.moments(self._state), method=policy.method, ridge=policy.ridge, guard=policy.guard, intercept=policy.intercept
+        )
+
+    def merge(self, other: "Learner") -> "Learner":
+        """A new learner that knows what both have learned (sites that ran the same policy). Sums add in the order self, other.
+
+        It goes on with this learner's seed and waiting decisions; those of `other` still wait with `other`.
+        """
+        if not isinstance(other, Learner) or other.policy != self.policy:
+            checks.refuse("the learner to merge", "run the same policy", checks.shown(getattr(other, "policy", other)))
+        if not hasattr(self.policy, "merge"):
+            checks.refuse("policy", "have a method merge(state, state), to be merged", type(self.policy).__name__)
+        merged = Learner(self.policy, seed=self.seed)
+        merged._state = self.policy.merge(self._state, other._state)
+        merged._pending = dict(self._pending)
+        merged.decided = self.decided + other.decided
+        merged.learned = self.learned + other.learned
+        return merged
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one."""
+        try:
+            policy = settings.to_plain(self.policy)
+        except checks.InvalidInput:
+            policy = None
+        body = {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": policy,
+            "policy_text": repr(self.policy),
+            "seed": self.seed,
+            "decided": self.decided,
+            "learned": self.learned,
+            "state": states.to_plain(self._state),
+            "pending": [decision_to_plain(number, waiting) for number, waiting in self._pending.items()],
+        }
+        text = json.dumps(body, allow_nan=False)
+        sealed = json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}, allow_nan=False)
+        part = Path(path).with_name(Path(path).name + ".part")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(sealed + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
+        """The learner that `save` wrote, bit for bit. A policy of your own class has to be given again."""
+        body = _read_sealed(Path(path))
+        if policy is None:
+            if body["policy"] is None:
+                raise LogError(f"{path} must be loaded with its policy; got none for {body['policy_text']}. Give policy=...")
+            policy = settings.from_plain(body["policy"])
+        elif body["policy_text"] != repr(policy):
+            raise LogError(f"{path} must be loaded with the policy it was saved with, {body['policy_text']}; got {policy!r}.")
+        assert policy is not None
+        learner = cls(policy, seed=body["seed"])
+        learner._state = states.from_plain(learner._state, body["state"])
+        learner.decided, learner.learned = body["decided"], body["learned"]
+        learner._pending = dict(decision_from_plain(waiting, policy.n_actions) for waiting in body["pending"])
+        return learner
+
+    @classmethod
+    def recover(cls, policy: Policy, journal: str | Path, *, seed: int = 0, durable: bool = False) -> "Learner":
+        """The learner that wrote a journal, rebuilt from it and ready to go on writing to it."""
+        learner = cls(policy, seed=seed)
+        for line, event in read_events(journal):
+            try:
+                learner._replay(event)
+            except (KeyError, TypeError, IndexError, checks.InvalidInput) as error:
+                raise LogError(f"{journal} line {line} must be an event of this policy; got {checks.shown(event)} ({error}).") from error
+        learner._journal = Journal(journal, durable=durable)
+        return learner
+
+    def _replay(self, event: dict[str, Any]) -> None:
+        if "decision" in event:
+            number, waiting = decision_from_plain(event, self.policy.n_actions)
+            checks.floats("predicted", waiting.observation.predicted, (self.policy.dim,))
+            checks.probabilities("propensities", waiting.propensities, waiting.observation.allowed)
+            self._pending[number] = waiting
+            self.decided = max(self.decided, number)
+        elif "reward_of" in event:
+            number, waiting = self._waiting(event["reward_of"])
+            self._learn(number, waiting, checks.number("reward", event["reward"]))
+        elif "forget" in event:
+            del self._pending[self._waiting(event["forget"])[0]]
+
+
+def _is_array(value: object, shape: tuple[int, ...]) -> bool:
+    """Whether a value can go to the compiled code as it is; its numbers are checked there."""
+    return type(value) is np.ndarray and value.dtype == np.float64 and value.shape == shape and value.flags.c_contiguous
+
+
+def _read_sealed(path: Path) -> dict[str, Any]:
+    """The contents of a state file, once its checksum has been found right."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        seal = body.pop("sha256")
+        intact = seal == hashlib.sha256(json.dumps(body, allow_nan=False).encode()).hexdigest()
+    except OSError as error:
+        raise LogError(f"state file must be readable; got {path} ({error.strerror}).") from error
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise LogError(f"state file must be one that Learner.save wrote; got {path}, which is not ({type(error).__name__}).") from error
+    if not intact:
+        raise LogError(f"state file must be as Learner.save wrote it; got {path}, whose checksum does not match. Restore it from a copy.")
+    if body.get("format") != FORMAT or body.get("version") != VERSION:
+        raise LogError(f"state file must be {FORMAT} version {VERSION}; got {body.get('format')!r} version {body.get('version')!r} in {path}.")
+    return dict(body)
