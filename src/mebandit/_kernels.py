@@ -682,9 +682,7 @@ def learn_one(
 ):
     z = features(predicted, spec[INTERCEPT])
     work = np.empty(work_size(spec[N_ACTIONS], z.size))
-    learn(
-        spec, tuning, stabilizer, sums, fit, extra, z, error_cov, allowed, action, propensity, reward, luck, refit, correcting, work
-    )
+    learn(spec, tuning, stabilizer, sums, fit, extra, z, error_cov, allowed, action, propensity, reward, luck, refit, correcting, work)
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
@@ -807,8 +805,8 @@ def reward_of(tape, b, x, action):
 def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, record_at, next_record, start, records, arm_errors):
     """Play one policy through one block of the tape. Returns the number of records made so far.
 
-    benchmark is the floor of the clipped benchmark by round; totals = (standard regret, clipped regret, carried feature, guarded fits); records holds the first two and the last,
-    arm_errors |theta_a - theta*_a| per arm, at the rounds of `record_at`.
+    benchmark is the floor of the clipped benchmark by round; totals = (standard regret, clipped regret, carried feature, guarded
+    fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per arm, at the rounds of `record_at`.
     """
     n_rounds, d = tape.context.shape
     n_actions = spec[N_ACTIONS]
@@ -859,19 +857,16 @@ def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, rec
             records[next_record, 1] = totals[1]
             records[next_record, 2] = totals[3]
             for a in range(n_actions):
-                arm_errors[next_record, a] = distance(fit[a, :p], theta[a]) if learns else np.nan
+                arm_errors[next_record, a] = distance(fit[a, spec[INTERCEPT] : p], theta[a]) if learns else np.nan
             next_record += 1
     return next_record
 
 
 @jit
 def distance(fitted, theta):
-    """|theta_a - theta*_a| in the Euclidean norm; a fitted intercept is compared with zero."""
-    offset = fitted.size - theta.size
     total = 0.0
-    for i in range(fitted.size):
-        gap = fitted[i] - (theta[i - offset] if i >= offset else 0.0)
-        total += gap * gap
+    for i in range(theta.size):
+        total += (fitted[i] - theta[i]) ** 2
     return math.sqrt(total)
 
 

@@ -38,13 +38,13 @@ def refuse(what: str, rule: str, received: object, remedy: str = "") -> NoReturn
     raise InvalidInput(f"{what} must {rule}; got {received}." + (f" {remedy}" if remedy else ""))
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     """A value as it may stand in a sentence: short, on one line."""
     text = " ".join(np.array2string(value, threshold=12).split()) if isinstance(value, np.ndarray) else repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def floats(what: str, value: object, shape: tuple[int | None, ...]) -> Floats:
+def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     """A float array of the given shape (None: any length), every entry a number of usable size."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -61,7 +61,7 @@ def floats(what: str, value: object, shape: tuple[int | None, ...]) -> Floats:
     return np.ascontiguousarray(array)
 
 
-def number(what: str, value: object, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
+def number(what: str, value: Any, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
     """A real number in [low, high]; `rule` says in words what it must be."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         refuse(what, rule, shown(value))
@@ -70,7 +70,7 @@ def number(what: str, value: object, rule: str = "be a number", low: float = -np
     return float(value)
 
 
-def integer(what: str, value: object, low: int, high: int | None = None) -> int:
+def integer(what: str, value: Any, low: int, high: int | None = None) -> int:
     """A whole number in [low, high]."""
     rule = f"be a whole number of at least {low}" if high is None else f"be a whole number from {low} to {high}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -80,13 +80,13 @@ def integer(what: str, value: object, low: int, high: int | None = None) -> int:
     return int(value)
 
 
-def one_of(what: str, value: object, options: Collection[str]) -> str:
+def one_of(what: str, value: Any, options: Collection[str]) -> str:
     if not isinstance(value, str) or value not in options:
         refuse(what, "be one of " + ", ".join(repr(o) for o in options), shown(value))
     return value
 
 
-def covariance(what: str, value: object, dim: int) -> Floats:
+def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
     if np.ndim(value) == 0 and isinstance(value, (int, float, np.floating, np.integer)):
         value = float(value) * np.eye(dim)
@@ -102,7 +102,7 @@ def covariance(what: str, value: object, dim: int) -> Floats:
     return matrix
 
 
-def covariances(what: str, value: object, dim: int, rounds: int) -> Floats:
+def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
     """One covariance for all rounds, (1, d, d), or one for each, (rounds, d, d)."""
     if np.ndim(value) < 3:
         return covariance(what, value, dim)[None]
@@ -113,13 +113,13 @@ def covariances(what: str, value: object, dim: int, rounds: int) -> Floats:
     return array
 
 
-def allowed_actions(what: str, value: object, n_actions: int) -> Booleans:
+def allowed_actions(what: str, value: Any, n_actions: int) -> Booleans:
     """A mask of the allowed actions from a mask or a list of action numbers; None allows all."""
     if value is None:
         return np.ones(n_actions, dtype=np.bool_)
     rule = f"be a mask of {n_actions} booleans or a list of different actions from 0 to {n_actions - 1}, with at least one allowed"
     try:
-        array = np.asarray(value if isinstance(value, np.ndarray) else list(value))  # type: ignore[call-overload]
+        array = np.asarray(value if isinstance(value, np.ndarray) else list(value))
     except (TypeError, ValueError):
         refuse(what, rule, shown(value))
     if array.dtype == np.bool_ and array.shape == (n_actions,) and array.any():
@@ -132,7 +132,7 @@ def allowed_actions(what: str, value: object, n_actions: int) -> Booleans:
     return mask
 
 
-def actions(what: str, value: object, n_actions: int, rounds: int) -> Integers:
+def actions(what: str, value: Any, n_actions: int, rounds: int) -> Integers:
     """(rounds,) whole numbers from 0 to n_actions - 1."""
     array = np.asarray(value)
     if array.shape != (rounds,):
@@ -146,7 +146,7 @@ def actions(what: str, value: object, n_actions: int, rounds: int) -> Integers:
     return array.astype(np.int64)
 
 
-def propensities(what: str, value: object, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
+def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
     """The chosen action's probability by round, (T,), and what was allowed, (T, K) or (1, K), from (T,) or (T, K) probabilities."""
     rounds = chosen.size
     array = floats(what, value, (rounds,) if np.ndim(value) < 2 else (rounds, n_actions))

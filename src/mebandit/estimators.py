@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.moments import Moments, Rounds, add_rounds, check_rounds, zeros
@@ -54,7 +55,7 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     if (report == _kernels.SINGULAR).any():
         arm = int(np.argmax(report == _kernels.SINGULAR))
         raise checks.SingularMoments(
-            f"theta of action {arm} must be identified by the data; got {int(moments.count[arm])} rounds with that action, whose "
+            f"theta of action {arm} must be identified by the data; got {int(moments.rounds[arm])} rounds with that action, whose "
             f"Gram matrix is singular. Give more rounds, drop features that repeat others, or set ridge > 0."
         )
     taken = moments.played_error * kappa[:, None, None]
@@ -118,20 +119,20 @@ def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
 
 
 def estimate(
-    predicted: object,
-    actions: object,
-    rewards: object,
-    propensities: object,
-    error_cov: object,
+    predicted: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    propensities: ArrayLike,
+    error_cov: ArrayLike,
     *,
     n_actions: int = 2,
     method: str = "meb",
     ridge: float = 0.0,
     intercept: bool = False,
-    stabilizer: object = None,
-    allowed: object = None,
+    stabilizer: ArrayLike | None = None,
+    allowed: ArrayLike | None = None,
     guard: str = "auto",
-    unit: object = None,
+    unit: ArrayLike | None = None,
 ) -> Estimate:
     """Reward parameters of every arm from a log of rounds in which the context was predicted with error.
 
@@ -156,12 +157,8 @@ def estimate(
     weighting, correction = RECIPES[checks.one_of("method", method, RECIPES)]
     checks.one_of("guard", guard, GUARDS)
     ridge = checks.number("ridge", ridge, "be a number of at least 0", 0.0)
-    rounds = check_rounds(
-        predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer
-    )
-    moments = add_rounds(
-        zeros(n_actions, rounds.predicted.shape[1] + bool(intercept)), rounds, weighting=weighting, correction=correction
-    )
+    rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
+    moments = add_rounds(zeros(n_actions, rounds.predicted.shape[1] + bool(intercept)), rounds, weighting=weighting, correction=correction)
     fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
     clusters = _clusters(unit, rounds.rewards.size)
     covariance = _sandwich(fit, rounds, weighting=weighting, correction=correction, clusters=clusters)
@@ -184,15 +181,15 @@ def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
         method=method,
         guarded=fit.report == _kernels.GUARDED,
         diagnostics={
-            "rounds": moments.count.copy(),
+            "rounds": moments.rounds.copy(),
             "n_effective": moments.n_effective,
-            "smallest_eigenvalue": np.linalg.eigvalsh(per_weight)[:, 0],
+            "smallest_eigenvalue": np.linalg.eigvalsh(per_weight)[:, 0].astype(np.float64),
             "kappa": fit.kappa,
         },
     )
 
 
-def _clusters(unit: object, n_rounds: int) -> Integers | None:
+def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     if unit is None:
         return None
     labels = np.asarray(unit)
@@ -201,9 +198,7 @@ def _clusters(unit: object, n_rounds: int) -> Integers | None:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _sandwich(
-    fit: Fit, rounds: Rounds, *, weighting: int, correction: int, clusters: Integers | None
-) -> Floats:
+def _sandwich(fit: Fit, rounds: Rounds, *, weighting: int, correction: int, clusters: Integers | None) -> Floats:
     """A^-1 (Σ ψψ') A^-T with ψ_t = w z (z'θ - r) - s Σe,t θ, arms stacked; ψ summed within clusters first.
 
     s is what multiplies Σe,t in the matrix that was solved with: κ w for the rounds played, π^nd(a) for those offered.
@@ -238,13 +233,13 @@ def estimate_moments(
     functions: Sequence[Callable[[Floats, Floats], Floats]],
     solve: Callable[..., Any],
     *,
-    context: object,
-    actions: object,
-    outcome: object,
-    propensities: object,
+    context: ArrayLike,
+    actions: ArrayLike,
+    outcome: ArrayLike,
+    propensities: ArrayLike,
     action: int,
     n_actions: int = 2,
-    stabilizer: object = None,
+    stabilizer: ArrayLike | None = None,
 ) -> Any:
     """The off-policy method of moments of App. D.3: φ(mean of W f_1(X, Y), ..., mean of W f_m(X, Y)) for one action.
 
@@ -260,9 +255,7 @@ def estimate_moments(
     ...     context=x, actions=[1, 1, 1], outcome=y, propensities=[0.5, 0.5, 0.9], action=1))
     2.0
     """
-    rounds = check_rounds(
-        context, actions, outcome, propensities, 0.0, n_actions=n_actions, stabilizer=stabilizer
-    )
+    rounds = check_rounds(context, actions, outcome, propensities, 0.0, n_actions=n_actions, stabilizer=stabilizer)
     action = checks.integer("action", action, 0, n_actions - 1)
     t = np.arange(rounds.rewards.size)
     nd = rounds.stabilizer[t % len(rounds.stabilizer), action]

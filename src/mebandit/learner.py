@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks, settings, states
 from mebandit.checks import LogError
@@ -51,7 +52,7 @@ class Learner:
                 checks.refuse("journal", "be a new file", str(journal), "To go on after a stop: Learner.recover(policy, journal).")
             self._journal = Journal(journal, durable=durable)
 
-    def decide(self, predicted: object, error_cov: object, *, allowed: object = None) -> Decision:
+    def decide(self, predicted: ArrayLike, error_cov: ArrayLike, *, allowed: ArrayLike | None = None) -> Decision:
         """Choose an action for a predicted context (d,) whose error has covariance error_cov (d, d).
 
         error_cov may also be a number (times the identity) or a vector (a diagonal). `allowed` restricts the round to some actions, as a
@@ -73,9 +74,7 @@ class Learner:
         self.decided = number
         return Decision(number, action, float(pi[action]), pi)
 
-    def _decide_compiled(
-        self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int
-    ) -> tuple[Observation, int, Floats]:
+    def _decide_compiled(self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
         """One call into the compiled code, which also checks the numbers; the sentences are those of `checks`."""
         pi = np.empty(policy.n_actions)
         action, luck = _kernels.decide_one(
@@ -133,7 +132,10 @@ class Learner:
             made = type(number) is int and 0 < number <= self.decided
             state = "one that has its reward already or was given up" if made else f"{number!r}, which this learner never made"
             checks.refuse("decision", "be one that waits for its reward", f"decision {number}: {state}" if made else state)
-        if isinstance(decision, Decision) and (decision.action, decision.propensity) != (known.action, known.propensities[known.action]):
+        if isinstance(decision, Decision) and (decision.action, decision.propensity) != (
+            known.action,
+            known.propensities[known.action],
+        ):
             checks.refuse("decision", "be one of this learner's own", f"decision {number} with another action or probability")
         return number, known
 
@@ -270,5 +272,7 @@ def _read_sealed(path: Path) -> dict[str, Any]:
     if not intact:
         raise LogError(f"state file must be as Learner.save wrote it; got {path}, whose checksum does not match. Restore it from a copy.")
     if body.get("format") != FORMAT or body.get("version") != VERSION:
-        raise LogError(f"state file must be {FORMAT} version {VERSION}; got {body.get('format')!r} version {body.get('version')!r} in {path}.")
+        raise LogError(
+            f"state file must be {FORMAT} version {VERSION}; got {body.get('format')!r} version {body.get('version')!r} in {path}."
+        )
     return dict(body)

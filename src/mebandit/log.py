@@ -132,7 +132,7 @@ class Log(NamedTuple):
     rewards: Floats
 
     def to_arrow(self) -> Any:
-        """One row per round: decision, predicted_0, ..., action, propensity, propensity_0, ..., allowed_0, ..., reward, error_cov_0_0, ..."""
+        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i)."""
         import pyarrow as pa
 
         n, d = self.predicted.shape
@@ -158,7 +158,7 @@ class Log(NamedTuple):
 def read_journal(path: str | Path) -> Log:
     """The finished rounds of a journal; decisions whose reward never came are left out.
 
-    The arrays are those that `mebandit.estimate` takes: `estimate(log.predicted, log.actions, log.rewards, log.propensities, log.error_cov)`.
+    The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
     """
     open_decisions: dict[int, dict[str, Any]] = {}
     rows: list[tuple[int, dict[str, Any], float]] = []

@@ -8,6 +8,7 @@ rounds, and merging two memories is addition.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.values import Booleans, Floats, Integers
@@ -38,7 +39,7 @@ class Moments(NamedTuple):
     n_features: int
 
     @property
-    def count(self) -> Floats:
+    def rounds(self) -> Floats:
         """rounds in which each arm was played, (K,)"""
         return self.sums[: self.n_actions, _kernels.COUNT]
 
@@ -110,15 +111,15 @@ class Rounds(NamedTuple):
 
 
 def check_rounds(
-    predicted: object,
-    actions: object,
-    rewards: object,
-    propensities: object,
-    error_cov: object,
+    predicted: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    propensities: ArrayLike,
+    error_cov: ArrayLike,
     *,
     n_actions: int,
-    allowed: object = None,
-    stabilizer: object = None,
+    allowed: ArrayLike | None = None,
+    stabilizer: ArrayLike | None = None,
 ) -> Rounds:
     """The rounds of a log as arrays, each checked against the others. `allowed` is read off (T, K) propensities where not given."""
     n_actions = checks.integer("n_actions", n_actions, 2)

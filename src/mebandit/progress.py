@@ -11,9 +11,7 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def progress_bar(
-    total: int, what: str, show: bool | Callable[[int, int], None] | None = None
-) -> Iterator[Callable[[], None]]:
+def progress_bar(total: int, what: str, show: bool | Callable[[int, int], None] | None = None) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each of `total` pieces of work.
 
     `show`: None draws a bar if standard error is a terminal, True always, False never; a function is called with (done, total).

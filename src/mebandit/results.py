@@ -1,5 +1,6 @@
 """What a simulation found: regret and estimation error by policy, replicate and round, as arrays, tidy tables and plots."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ MEASURES = {
     "clipped_regret": "average clipped regret",
     "standard_regret": "average standard regret",
     "estimation_error": "estimation error, worst arm",
+    "guarded_fits": "fits decided by the guard so far",
 }
 
 
@@ -43,9 +45,9 @@ class Results:
         """A measure per round so far, (P, N, R): a regret divided by the rounds played, or the largest error of any arm."""
         checks.one_of("measure", measure, MEASURES)
         if measure == "estimation_error":
-            return self.estimation_error.max(axis=-1)
+            return np.asarray(self.estimation_error.max(axis=-1))
         values: Floats = getattr(self, measure)
-        return values / self.times
+        return values if measure == "guarded_fits" else values / self.times
 
     def mean(self, policy: str, measure: str = "clipped_regret") -> float:
         """The mean over replicates at the last round."""
@@ -67,7 +69,6 @@ class Results:
             last = self.of(measure)[:, :, -1]
             table[measure] = last.mean(axis=1)
             table[f"{measure}_se"] = _std_error(last)
-        table["guarded_fits"] = self.guarded_fits[:, :, -1].mean(axis=1)
         return pd.DataFrame(table)
 
     def curves(self) -> "pd.DataFrame":
@@ -98,32 +99,40 @@ class Results:
 
     def plot(self, measure: str = "clipped_regret", *, path: str | Path | None = None) -> "matplotlib.figure.Figure":
         """Curves with bands of two standard errors, references dashed; saved if a path is given."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-        axes = figure.subplots()
-        values = self.of(measure)
-        for i, policy in enumerate(self.policies):
-            mean, half = values[i].mean(axis=0), 2 * _std_error(values[i], axis=0)
-            if not np.isfinite(mean).any():
-                continue
-            dashed = policy in self.references
-            color = "0.45" if dashed else f"C{i}"
-            style = (0, (2 + 2 * self.references.index(policy), 2)) if dashed else "-"
-            axes.plot(self.times, mean, label=policy, color=color, linestyle=style, linewidth=1.2 if dashed else 2)
-            if not dashed:
-                axes.fill_between(self.times, mean - half, mean + half, color=color, alpha=0.2, linewidth=0)
-        axes.set_xscale("log")
-        if measure == "estimation_error":
-            axes.set_yscale("log")
-        axes.set_xlabel("round")
-        axes.set_ylabel(MEASURES[measure])
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-        axes.legend(frameon=False, fontsize=9)
+        figure = draw_curves(self.curves(), measure, references=self.references)
         if path is not None:
             figure.savefig(path, dpi=150)
         return figure
+
+
+def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[str] = ()) -> "matplotlib.figure.Figure":
+    """A figure of one measure from a table as `Results.curves` gives it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    axes = figure.subplots()
+    dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
+    own = curves[curves["measure"] == measure]
+    for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
+        time, mean, half = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
+        if not np.isfinite(mean).any():
+            continue
+        if policy in references:
+            axes.plot(time, mean, label=policy, color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
+        else:
+            axes.plot(time, mean, label=policy, color=f"C{i}", linewidth=2)
+            axes.fill_between(time, mean - 2 * half, mean + 2 * half, color=f"C{i}", alpha=0.2, linewidth=0)
+    axes.set_xscale("log")
+    if measure == "estimation_error":
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel("round")
+    axes.set_ylabel(MEASURES[measure])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
 
 
 def _std_error(values: Floats, axis: int = -1) -> Floats:

@@ -51,7 +51,8 @@ class Smallest:
     floors: tuple[float | Schedule, ...]
 
     def __call__(self, t: Any) -> Any:
-        return np.min([f(t) if callable(f) else np.full(np.shape(t), f) for f in self.floors], axis=0)
+        written: list[Any] = [f(t) if callable(f) else np.full(np.shape(t), f) for f in self.floors]
+        return np.min(written, axis=0)
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ def to_plain(value: Any) -> Any:
         return {"type": type(value).__name__} | {name: to_plain(given[name]) for name in given if name in changed}
     if isinstance(value, (tuple, list)):
         return [to_plain(part) for part in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    remedy = "Save works for the library's own policies and schedules; for your own, give the policy again when loading."
-    checks.refuse("a configuration to be saved", "be made of the library's schedules, numbers and text", repr(value), remedy)
+    if not (value is None or isinstance(value, (bool, int, float, str))):
+        remedy = "For a policy or schedule of your own, give the policy again when loading."
+        checks.refuse("a configuration to be saved", "be made of the library's schedules, numbers and text", repr(value), remedy)
+    return value
 
 
 def from_plain(data: Any) -> Any:

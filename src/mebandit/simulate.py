@@ -52,7 +52,9 @@ class Trajectory:
             policy.spec,
             policy.tuning,
             policy.plan(np.arange(start + 1, start + tape.noise.size + 1)),
-            *self.state,
+            self.state.sums,
+            self.state.fit,
+            self.state.extra,
             tape,
             benchmark,
             self.totals,
@@ -73,9 +75,7 @@ class Trajectory:
             _kernels.observe(tape, b, self.totals[2], x, predicted)
             error_cov = tape.error_cov[tape.component[b] % len(tape.error_cov)]
             observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.luck[b]))
-            pi = checks.probabilities(
-                f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed
-            )
+            pi = checks.probabilities(f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed)
             action = _kernels.draw(pi, tape.uniform[b])
             self.totals[:2] += _kernels.regrets(theta, x, pi, allowed, benchmark[b])
             if tape.carry_index >= 0:
@@ -119,6 +119,7 @@ def simulate(
     ('MEB', 'UCB', 'uniform', 'oracle on x̃', 'oracle on E[x|x̃]')
     """
     named = named_policies(policies, environment)
+    learners = len(named)
     horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
     replicates = checks.integer("replicates", replicates, 1, 2**32 - 1)
     seed = checks.integer("seed", seed, 0, 2**63 - 1)
@@ -152,7 +153,7 @@ def simulate(
             run_threaded(run, replicates, workers, done)
     return Results(
         policies=tuple(named),
-        references=tuple(list(named)[-len(named) + len(named_policies(policies, environment)) :]) if references else (),
+        references=tuple(named)[learners:],
         times=record_at,
         standard_regret=records[..., 0],
         clipped_regret=records[..., 1],

@@ -57,9 +57,9 @@ def _leaf_to_plain(leaf: Any) -> Any:
         return {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": leaf.ravel().tolist()}
     if isinstance(leaf, np.generic):
         leaf = leaf.item()
-    if leaf is None or isinstance(leaf, (bool, int, float, str)):
-        return leaf
-    checks.refuse("a state to be saved", "be made of numeric arrays, numbers, text and None", type(leaf).__name__)
+    if not (leaf is None or isinstance(leaf, (bool, int, float, str))):
+        checks.refuse("a state to be saved", "be made of numeric arrays, numbers, text and None", type(leaf).__name__)
+    return leaf
 
 
 def from_plain(template: State, plain: list[Any]) -> State:

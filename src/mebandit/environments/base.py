@@ -64,7 +64,7 @@ def draw_tape(
 def square_root(covariance: Floats) -> Floats:
     """A factor F with F F' = covariance, also for a singular one; lower triangular where Cholesky's exists."""
     try:
-        return np.linalg.cholesky(covariance)
+        return np.linalg.cholesky(covariance).astype(np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
         root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))

@@ -125,7 +125,9 @@ def describe_study(study: Study) -> dict[str, Any]:
         kind_of = kind_of.ravel()
         means = np.array([x[kind_of == i, 1:4].mean(axis=0) for i in range(len(kinds))])
         spread = x[:, 1:4] - means[kind_of]
-        pooled = [np.zeros((3, 3)) if not (still == s).any() else spread[still == s].T @ spread[still == s] / (still == s).sum() for s in (0, 1)]
+        pooled = [
+            np.zeros((3, 3)) if not (still == s).any() else spread[still == s].T @ spread[still == s] / (still == s).sum() for s in (0, 1)
+        ]
         users.append(
             {
                 "user": int(user),

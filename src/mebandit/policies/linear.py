@@ -11,6 +11,7 @@ from math import ceil, log, log2, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks, schedules
 from mebandit.estimators import GUARDS, RECIPES
@@ -28,6 +29,8 @@ RULES = {
     "uniform": _kernels.UNIFORM,
 }
 
+EVERY_ROUND = schedules.EveryRound()
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPolicy:
@@ -44,7 +47,7 @@ class LinearPolicy:
     """p0: the least probability of an allowed action, a number or a schedule t -> number"""
     warmup: int = 0
     """T0: for so many rounds all allowed actions are equally likely"""
-    refit: int | Schedule | Callable[[Any], Any] = schedules.EveryRound()
+    refit: int | Schedule | Callable[[Any], Any] = EVERY_ROUND
     """after which rounds θ is solved for: a schedule t -> bool, or a number t0 for every t0 rounds"""
     correct_from: int = 1
     """the first round after which the error covariance is taken out; before, the fit is uncorrected"""
@@ -138,7 +141,7 @@ class LinearPolicy:
     def refit_schedule(self) -> Callable[[Any], Any]:
         if callable(self.refit):
             return self.refit
-        return schedules.EveryRound() if self.refit == 1 else schedules.Every(self.refit)
+        return EVERY_ROUND if self.refit == 1 else schedules.Every(self.refit)
 
     def stabilizer_at(self, time: int) -> Floats:
         if callable(self.stabilizer):
@@ -289,7 +292,7 @@ def robust_ucb(n_actions: int, dim: int, *, horizon: int, **options: Any) -> Lin
     return _recipe("RobustUCB", "ridge", "robust", n_actions, dim, options | {"epoch": epoch, "gamma": gamma, "n_budgets": budgets})
 
 
-def oracle(n_actions: int, dim: int, *, theta: object = None, **options: Any) -> LinearPolicy:
+def oracle(n_actions: int, dim: int, *, theta: ArrayLike | None = None, **options: Any) -> LinearPolicy:
     """Knows θ, acts on x̃: its regret is the price of not seeing x. Without `theta` it takes the environment's, in simulation."""
     return _recipe("oracle on x̃", "ridge", "oracle", n_actions, dim, options | {"known_theta": theta})
 
@@ -309,4 +312,4 @@ def _recipe(name: str, method: str, rule: str, n_actions: int, dim: int, options
     unknown = sorted(set(options) - known)
     if unknown:
         checks.refuse("options", "be among " + ", ".join(sorted(known - {"n_actions", "dim"})), ", ".join(unknown))
-    return LinearPolicy(**{"name": name, "n_actions": n_actions, "dim": dim, "method": method, "rule": rule} | options)
+    return LinearPolicy(n_actions=n_actions, dim=dim, method=method, rule=rule, **({"name": name} | options))

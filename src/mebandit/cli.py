@@ -1,0 +1,126 @@
+"""The command line: `mebandit demo` and `mebandit simulate spec.toml`."""
+
+import sys
+from pathlib import Path
+from time import monotonic
+
+from mebandit import __version__
+from mebandit.checks import MebanditError
+
+try:
+    import click
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+except ImportError:
+    sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
+
+EPILOG = "Start with: mebandit demo. The library itself is `import mebandit`; see the README."
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="mebandit")
+def commands() -> None:
+    """Bandits that act on predicted contexts.
+
+    A contextual bandit that sees a prediction x̃ = x + ε instead of the context x learns the wrong model, because x̃ is not x. mebandit
+    corrects for the error, in simulation and live.
+    """
+
+
+@commands.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for the report page.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same numbers.")
+def demo(out: Path, seed: int) -> None:
+    """See in half a minute what measurement error does to a bandit.
+
+    Compares the paper's policy with the usual ones in simulation, prints the comparison and writes a report page.
+    """
+    from mebandit.experiments.demo import run_demo, write_report
+    from mebandit.experiments.runner import writable_folder
+
+    folder = writable_folder(out)
+    found = run_demo(seed=seed)
+    for scene in (found.usual, found.twisted):
+        _print_table(scene.title, scene.header, scene.rows, scene.references)
+    Console().print(f"\n{found.verdict}\n", highlight=False, markup=False)
+    click.echo(f"Report page: {write_report(found, folder, seed=seed).resolve()}")
+
+
+@commands.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default. Results do not depend on it."
+)
+def simulate(spec: Path, out: Path, workers: int | None) -> None:
+    """Run the experiment that a TOML file describes.
+
+    SPEC names environments, a grid over their settings, and policies. Finished cells are kept in the output folder: after an interruption,
+    the same command goes on where it stopped. An example:
+
+    \b
+      [simulation]
+      horizon = 10000
+      replicates = 20
+      [environment]
+      kind = "Gaussian"
+      [grid]
+      error_cov = [0.1, 1.0, 2.0]
+      [[policy]]
+      kind = "meb"
+      [[policy]]
+      kind = "lin_ucb"
+    """
+    from mebandit.experiments.runner import run_cells, summary_of, writable_folder
+    from mebandit.experiments.spec import read_spec
+    from mebandit.experiments.sweep import write_report
+
+    cells = read_spec(spec)
+    folder = writable_folder(out)
+    begun = monotonic()
+
+    def started(cell: object, finished: bool) -> None:
+        number = next(counter)
+        click.echo(f"cell {number}/{len(cells)}  {getattr(cell, 'name', '')}" + ("  (already done)" if finished else ""), err=True)
+
+    counter = iter(range(1, len(cells) + 1))
+    curves = run_cells(cells, folder, workers=workers, started=started)
+    summary = summary_of(curves)
+    regret = summary[summary["measure"] == "clipped_regret"]
+    columns = (regret[name] for name in ("cell", "policy", "mean", "std_error"))
+    rows = [[str(cell), str(policy), f"{mean:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]
+    _print_table("Average clipped regret", ["cell", "policy", "mean", "± s.e."], rows, set())
+    page = write_report(curves, cells, folder, command=f"mebandit simulate {spec}", seconds=monotonic() - begun)
+    click.echo(f"Tables: {(folder / 'summary.csv').resolve()}, curves.csv\nReport page: {page.resolve()}")
+
+
+def _print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(header):
+        numeric = all(_is_number(row[i]) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
+    for i, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="dim" if i in muted else None)
+    Console().print(table)
+
+
+def _is_number(text: str) -> bool:
+    return not text or text.lstrip("+-").replace(".", "", 1).isdigit()
+
+
+def main() -> None:
+    """The entry point: a refusal is one sentence, not a traceback."""
+    try:
+        commands.main(prog_name="mebandit", standalone_mode=False)
+    except MebanditError as error:
+        sys.exit(f"mebandit: {error}")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        sys.exit("mebandit: interrupted; what was finished is kept. Run the same command again to go on.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""An experiment as a TOML file: environments, a grid over their settings, policies. Read, checked, and spread out into cells.
+
+[simulation]
+horizon = 10000
+replicates = 20
+seed = 1
+
+[environment]                 # or several [[environment]]
+kind = "Gaussian"
+noise_sd = 0.1
+
+[grid]                        # every combination is one cell
+error_cov = [0.1, 1.0, 2.0]
+
+[[policy]]
+kind = "meb"
+floor = 0.2
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from mebandit import __version__, checks, environments, policies, schedules, settings
+from mebandit.checks import LogError
+from mebandit.environments import Environment
+from mebandit.policies import Policy
+from mebandit.policies.base import label
+
+ENVIRONMENTS: dict[str, type[Any]] = {
+    made.__name__: made
+    for made in (
+        environments.Gaussian,
+        environments.HeartSteps,
+        environments.Example21,
+        environments.ExampleB1,
+        environments.ExampleB2,
+    )
+}
+POLICIES: dict[str, Callable[..., Policy]] = {
+    made.__name__: made
+    for made in (
+        policies.meb,
+        policies.meb_naive,
+        policies.lin_ucb,
+        policies.thompson,
+        policies.robust_ucb,
+        policies.greedy,
+        policies.oracle,
+        policies.uniform,
+    )
+}
+SIMULATION = {"horizon", "replicates", "seed", "floor", "references"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One environment with the policies that play in it."""
+
+    name: str
+    environment: Environment
+    policies: dict[str, Policy]
+    simulation: dict[str, Any]
+    settings: dict[str, Any]
+    """the environment's settings, as in the file"""
+
+    @property
+    def world_key(self) -> int:
+        """What keys the cell's randomness: its environment alone, so that cells keep theirs when others are added."""
+        return int(_digest(self.settings)[:8], 16)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with anything that could change the cell's results."""
+        plain = [settings.to_plain(policy) for policy in self.policies.values()]
+        return _digest([self.settings, self.simulation, list(self.policies), plain, __version__])[:16]
+
+
+def _digest(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def read_spec(path: str | Path) -> list[Cell]:
+    """The cells of an experiment file, every setting checked."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LogError(f"spec must be a readable file; got {path} ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LogError(f"spec must be TOML; got {path} ({error}).") from error
+    try:
+        return cells_of(data)
+    except checks.InvalidInput as error:
+        raise checks.InvalidInput(f"{path}: {error}") from error
+
+
+def cells_of(data: dict[str, Any]) -> list[Cell]:
+    """The cells of an experiment given as nested dicts."""
+    _only("the spec", data, {"simulation", "environment", "grid", "policy"})
+    simulation = _table(data, "simulation")
+    _only("[simulation]", simulation, SIMULATION)
+    checks.integer("simulation.horizon", simulation.get("horizon"), 1)
+    checks.integer("simulation.replicates", simulation.setdefault("replicates", 20), 1)
+    checks.integer("simulation.seed", simulation.setdefault("seed", 1), 0)
+    worlds = data.get("environment", {"kind": "Gaussian"})
+    axes = _axes(data.get("grid", {}))
+    entries = data.get("policy", [])
+    if not isinstance(entries, list) or not entries:
+        checks.refuse("the spec", "name at least one [[policy]]", checks.shown(entries))
+    cells = []
+    for world in worlds if isinstance(worlds, list) else [worlds]:
+        for point in product(*axes.values()):
+            chosen = dict(world) | dict(zip(axes, point, strict=True))
+            name = " ".join([str(chosen.pop("name", chosen.get("kind"))), *(f"{k}={v}" for k, v in zip(axes, point, strict=True))])
+            environment = _environment(chosen)
+            made = [_policy(entry, environment, simulation["horizon"]) for entry in entries]
+            named = {label(policy): policy for policy in made}
+            if len(named) < len(made):
+                checks.refuse("policies", "have different names", ", ".join(map(label, made)), "Give some of them a name = '...'.")
+            cells.append(Cell(name, environment, named, simulation, chosen))
+    if len({cell.name for cell in cells}) < len(cells):
+        checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
+    return cells
+
+
+def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
+    table = data.get(key)
+    if not isinstance(table, dict):
+        checks.refuse("the spec", f"have a table [{key}]", checks.shown(table))
+    return dict(table)
+
+
+def _axes(grid: Any) -> dict[str, list[Any]]:
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        checks.refuse("[grid]", "give a list of values for each setting", checks.shown(grid))
+    return dict(grid)
+
+
+def _environment(chosen: dict[str, Any]) -> Environment:
+    kind = checks.one_of("environment.kind", chosen.get("kind"), ENVIRONMENTS)
+    made = ENVIRONMENTS[kind]
+    options = {key: value for key, value in chosen.items() if key != "kind"}
+    known = {f.name for f in fields(made)} - {"users"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
+    _only(f"environment {kind}", options, known)
+    if "csv" in options:
+        return environments.HeartSteps.from_csv(options.pop("csv"), **options)
+    environment: Environment = made(**options)
+    return environment
+
+
+def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
+    if not isinstance(entry, dict):
+        checks.refuse("[[policy]]", "be a table", checks.shown(entry))
+    options = {key: settings.from_plain(value) for key, value in entry.items() if key not in ("kind", "preset")}
+    kind = checks.one_of("policy.kind", entry.get("kind"), POLICIES)
+    preset = entry.get("preset")
+    if preset is not None:
+        checks.one_of("policy.preset", preset, ("standard", "clipped"))
+        shape = {"horizon": horizon, "dim": environment.dim, "n_actions": environment.n_actions}
+        chosen = schedules.standard(**shape) if preset == "standard" else schedules.clipped(options.get("floor", 0.2), **shape)
+        options = dict(**chosen) | {key: value for key, value in options.items() if key != "floor"}
+    if kind == "robust_ucb":
+        options.setdefault("horizon", horizon)
+    return POLICIES[kind](environment.n_actions, environment.dim, **options)
+
+
+def _only(what: str, table: dict[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(table) - known)
+    if unknown:
+        checks.refuse(what, "have only " + ", ".join(sorted(known)), ", ".join(unknown))

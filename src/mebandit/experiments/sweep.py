@@ -1,0 +1,42 @@
+"""The report page of `mebandit simulate`: a table and a figure per cell."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mebandit.experiments.report import Page
+from mebandit.experiments.runner import write_whole
+from mebandit.experiments.spec import Cell
+from mebandit.results import draw_curves
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def write_report(curves: "pd.DataFrame", cells: Sequence[Cell], folder: Path, *, command: str, seconds: float) -> Path:
+    """One section per cell: regret and estimation error at the horizon, and the regret's curves."""
+    simulation = cells[0].simulation
+    page = Page("Simulation")
+    page.text(
+        f"{simulation['horizon']:,} rounds, {simulation['replicates']} replicates on common random numbers. Regret is per round, at the "
+        "true context; the clipped one is against the best policy that keeps the floor. Standard errors in parentheses."
+    )
+    for cell in cells:
+        own = curves[curves["cell"] == cell.name]
+        last = own[own["time"] == own["time"].max()].set_index(["policy", "measure"])
+        names = list(dict.fromkeys(own["policy"]))
+        muted = {i for i, name in enumerate(names) if name not in cell.policies}
+        rows = [[name, *(_entry(last, name, m) for m in ("clipped_regret", "standard_regret", "estimation_error"))] for name in names]
+        learners = [i for i in range(len(names)) if i not in muted]
+        best = min(learners, key=lambda i: last.loc[(names[i], "clipped_regret"), "mean"])
+        page.heading(cell.name)
+        page.table(["policy", "clipped regret", "standard regret", "error of θ̂"], rows, best={(best, 1)}, muted=muted)
+        page.figure(draw_curves(own, "clipped_regret", references=[name for i, name in enumerate(names) if i in muted]))
+    path = folder / "report.html"
+    write_whole(path, page.render(command=command, seed=simulation["seed"], seconds=seconds))
+    return path
+
+
+def _entry(last: "pd.DataFrame", policy: str, measure: str) -> str:
+    mean, se = (float(last[column].loc[(policy, measure)]) for column in ("mean", "std_error"))
+    return f"{mean:.4f} ({se:.4f})" if mean == mean else ""
