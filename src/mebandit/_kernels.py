@@ -13,9 +13,11 @@ import numba
 import numpy as np
 
 jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+# Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
+spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
-# The columns of a row of running sums, the memory of a learner: sum over rounds of w * (1/w, 1, w, r, r^2, z, z r, zz', S).
-COUNT, WEIGHT, WEIGHT_SQ, REWARD, REWARD_SQ, FEATURES = 0, 1, 2, 3, 4, 5
+# A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
+COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
 
 # The columns of `spec`, the integers that tell one recipe from another, and what they may say.
 N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD = 0, 1, 2, 3, 4, 5
@@ -45,7 +47,7 @@ _U32 = np.uint64(0xFFFFFFFF)
 # ---- counted randomness ------------------------------------------------------------------------------------------------
 
 
-@jit
+@spliced
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 of Salmon et al. (2011): four 32-bit words for a counter (c0..c3) under a key (k0, k1)."""
     for _ in range(10):
@@ -60,7 +62,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@jit
+@spliced
 def uniform_pair(seed, cell, replicate, time, purpose):
     """Two independent uniforms in (0, 1), a pure function of where they are used (53 bits each)."""
     c0, c1, c2, c3 = philox(
@@ -76,7 +78,7 @@ def uniform_pair(seed, cell, replicate, time, purpose):
     return (np.float64(first) + 0.5) * 2.0**-53, (np.float64(second) + 0.5) * 2.0**-53
 
 
-@jit
+@spliced
 def normal_quantile(u):
     """The standard normal quantile, algorithm AS 241 (Wichura 1988), relative accuracy about 1e-15."""
     q = u - 0.5
@@ -115,90 +117,115 @@ def normal_cdf(x):
 
 
 # ---- the solver --------------------------------------------------------------------------------------------------------
+#
+# Arrays come flat with the place `at` where a vector or a packed matrix begins: a slice would cost more than the arithmetic
+# on it, since each one is counted by reference.
 
 
-@jit
+@spliced
+def entry(i, n):
+    """Where the i-th round finds its entry among n: its own, or the only one."""
+    return i if n > 1 else 0
+
+
+@spliced
 def packed_size(p):
     return p * (p + 1) // 2
 
 
-@jit
-def factor(a, p):
+@spliced
+def factor(a, at, p):
     """A = L D L' in place for packed A; L below the diagonal, 1/D on it. False if A is not positive definite beyond rounding."""
+    row = at
     for i in range(p):
-        row = i * (i + 1) // 2
         size = a[row + i]
+        other = at
         for j in range(i):
-            other = j * (j + 1) // 2
             s = a[row + j]
             for k in range(j):
                 s -= a[other + k] * a[row + k]
             a[row + j] = s
+            other += j + 1
         pivot = size
+        diagonal = at
         for k in range(i):
             u = a[row + k]
-            v = u * a[k * (k + 1) // 2 + k]
+            v = u * a[diagonal]
             a[row + k] = v
             pivot -= u * v
+            diagonal += k + 2
         if not pivot > _MIN_PIVOT * abs(size):
             return False
         a[row + i] = 1.0 / pivot
+        row += i + 1
     return True
 
 
 @jit
-def solve_factored(a, p, b, out):
+def factor_once(a, at, p):
+    """`factor` as a function of its own, for where speed does not matter: spliced code takes its time to compile."""
+    return factor(a, at, p)
+
+
+@spliced
+def solve_factored(a, at, p, b, b_at, out, out_at):
     """out = A^-1 b from the factor of A."""
+    row = at
     for i in range(p):
-        s = b[i]
-        row = i * (i + 1) // 2
+        s = b[b_at + i]
         for k in range(i):
-            s -= a[row + k] * out[k]
-        out[i] = s
+            s -= a[row + k] * out[out_at + k]
+        out[out_at + i] = s
+        row += i + 1
     for i in range(p - 1, -1, -1):
-        s = out[i] * a[i * (i + 1) // 2 + i]
+        row -= i + 1
+        s = out[out_at + i] * a[row + i]
+        below = row + 2 * i + 1
         for k in range(i + 1, p):
-            s -= a[k * (k + 1) // 2 + i] * out[k]
-        out[i] = s
+            s -= a[below] * out[out_at + k]
+            below += k + 1
+        out[out_at + i] = s
 
 
-@jit
-def quadratic_form(a, p, z, work):
+@spliced
+def quadratic_form(a, at, p, z, work, work_at):
     """z' A^-1 z from the factor of A."""
     total = 0.0
+    row = at
     for i in range(p):
-        row = i * (i + 1) // 2
         s = z[i]
         for k in range(i):
-            s -= a[row + k] * work[k]
-        work[i] = s
+            s -= a[row + k] * work[work_at + k]
+        work[work_at + i] = s
         total += s * s * a[row + i]
+        row += i + 1
     return total
 
 
-@jit
-def clearly_above(factored, p, trace, other_trace, share):
+@spliced
+def clearly_above(a, at, p, trace, other_trace, share):
     """A cheap sufficient condition for A - share C to be positive definite, given the factor of A and both traces.
 
     lambda_min(A) >= det A ((p - 1) / tr A)^(p - 1) by the arithmetic-geometric mean, and lambda_max(C) <= tr C.
     """
-    bound = trace
+    bound, diagonal = trace, at
     for i in range(p):
-        bound /= factored[i * (i + 1) // 2 + i] * trace
+        bound /= a[diagonal] * trace
         if i > 0:
             bound *= p - 1
+        diagonal += i + 2
     return bound > share * other_trace
 
 
 @jit
-def fuller_kappa(gram, cross, reward_sq, error, n, p, work):
+def fuller_kappa(sums, cross, reward_sq, error, n, p, work):
     """How much of the error covariance may be taken out: Fuller's modified estimator for an indefinite corrected Gram.
 
     lambda is the smallest root of det(G - c c'/s - lambda E) = 0, found by bisection on whether that matrix is positive
     definite (which needs no inverse of E, so E may be singular). With alpha = p + 1,
-    kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n.
+    kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G, ridge included, stands at the head of `work`.
     """
-    size = p * (p + 1) // 2
+    size = packed_size(p)
     low, high = 0.0, 1.0 + 1.0 / n
     shrink = 1.0 / reward_sq if reward_sq > 0.0 else 0.0
     trial = high
@@ -206,9 +233,9 @@ def fuller_kappa(gram, cross, reward_sq, error, n, p, work):
         k = 0
         for i in range(p):
             for j in range(i + 1):
-                work[k] = gram[k] - shrink * cross[i] * cross[j] - trial * error[k]
+                work[size + k] = work[k] - shrink * sums[cross + i] * sums[cross + j] - trial * sums[error + k]
                 k += 1
-        if factor(work[:size], p):
+        if factor_once(work, size, p):
             if step == 0:
                 return 1.0 - (p + 1.0) / n
             low = trial
@@ -218,7 +245,7 @@ def fuller_kappa(gram, cross, reward_sq, error, n, p, work):
     return low - (p + 2.0) / n
 
 
-@jit
+@spliced
 def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     """Fit one arm from the running sums: theta, the factor it came from, and how it was found. (eq. proposed-estimator)
 
@@ -226,305 +253,384 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
     """
-    size = p * (p + 1) // 2
-    row = sums[arm]
-    cross = row[FEATURES + p : FEATURES + 2 * p]
-    gram = row[FEATURES + 2 * p : FEATURES + 2 * p + size]
-    played = row[FEATURES + 2 * p + size : FEATURES + 2 * p + 2 * size]
-    theta = fit[arm, :p]
-    a = fit[arm, p : p + size]
-    taken = work[:size]
-    n = row[WEIGHT] * row[WEIGHT] / row[WEIGHT_SQ] if row[WEIGHT_SQ] > 0.0 else 1.0
-    trace, other_trace = 0.0, 0.0
-    for k in range(size):
-        taken[k] = 0.0
-        if correction == PLAYED:
-            taken[k] = played[k]
-        elif correction == OFFERED:
-            column = FEATURES + 2 * p + size + k
-            taken[k] = sums[n_actions + arm, column] + sums[2 * n_actions, column]
-        a[k] = gram[k] - taken[k]
-    for i in range(p):
-        k = i * (i + 1) // 2 + i
-        a[k] += ridge
-        trace += a[k]
-        other_trace += taken[k]
-    kappa = 0.0 if correction == NO_CORRECTION else 1.0
-    safe = factor(a, p)
-    if safe and correction != NO_CORRECTION and guard == GUARD_AUTO and not clearly_above(a, p, trace, other_trace, 1.0 / n):
-        trial = work[size : 2 * size]
-        for k in range(size):
-            trial[k] = gram[k] - (1.0 + 1.0 / n) * taken[k]
-        for i in range(p):
-            trial[i * (i + 1) // 2 + i] += ridge
-        safe = factor(trial, p)
-    status = SOLVED
-    if correction != NO_CORRECTION and (guard == GUARD_ALWAYS or (guard == GUARD_AUTO and not safe)):
-        status = GUARDED
-        ridged = work[:size]
-        for k in range(size):
-            ridged[k] = gram[k]
-        for i in range(p):
-            ridged[i * (i + 1) // 2 + i] += ridge
-        kappa = fuller_kappa(ridged, cross, row[REWARD_SQ], played, n, p, work[size:])
-        for k in range(size):
-            a[k] = ridged[k] - kappa * played[k]
-        safe = factor(a, p)
-    if not safe:
-        for k in range(size):
-            a[k] = 0.0
-        status = SINGULAR
-        if guard == GUARD_NEVER:
-            status = solve_indefinite(gram, taken, cross, ridge, p, theta, work[size:])
+    at = arm * fit_width(p) + p + packed_size(p)
+    clear = solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work)
+    if clear and (correction == NO_CORRECTION or guard != GUARD_ALWAYS):
+        fit[at + REPORT] = SOLVED
+        fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
     else:
-        solve_factored(a, p, cross, theta)
-    fit[arm, p + size + REPORT] = status
-    fit[arm, p + size + STALE] = 0.0
-    fit[arm, p + size + KAPPA] = kappa
+        solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work)
+    fit[at + STALE] = 0.0
 
 
 @jit
-def solve_indefinite(gram, taken, cross, ridge, p, theta, work):
-    """The bare formula where its matrix is indefinite (guard="never"): Gaussian elimination with partial pivoting."""
-    m = work[: p * (p + 1)].reshape(p, p + 1)
+def solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
+    """`solve_plainly_of` with the paper's dimensions known to the compiler, which then unrolls the loops: half the time."""
+    if p == 2:
+        return solve_plainly_of(2, arm, ridge, correction, sums, fit, n_actions, work)
+    if p == 5:
+        return solve_plainly_of(5, arm, ridge, correction, sums, fit, n_actions, work)
+    if p == 7:
+        return solve_plainly_of(7, arm, ridge, correction, sums, fit, n_actions, work)
+    return solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work)
+
+
+@spliced
+def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
+    """Solve the formula as it stands if its matrix is clearly and safely positive definite, the usual case; else return False."""
+    row, theta = arm * row_width(p), arm * fit_width(p)
+    gram, a = row + TERMS + p, theta + p
+    take_out(arm, correction, sums, p, n_actions, work)
+    trace, other_trace = write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
+    if not factor(fit, a, p):
+        return False
+    if correction != NO_CORRECTION:
+        w, w_sq = sums[row + WEIGHT], sums[row + WEIGHT_SQ]
+        if not clearly_above(fit, a, p, trace, other_trace, w_sq / (w * w)):
+            return False
+    solve_factored(fit, a, p, sums, gram + 2 * packed_size(p) + 2, fit, theta)
+    return True
+
+
+@jit
+def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
+    """The other cases: find out whether the formula's matrix is safely positive definite, and act on it."""
+    size = packed_size(p)
+    row, theta = arm * row_width(p), arm * fit_width(p)
+    gram, a = row + TERMS + p, theta + p
+    played, cross = gram + size, gram + 2 * size + 2
+    n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
+    report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
+    take_out(arm, correction, sums, p, n_actions, work)
+    if guard == GUARD_AUTO:
+        write_corrected(sums, gram, work, 0, 1.0 + 1.0 / n, ridge, p, fit, a)
+        guarded = not factor_once(fit, a, p)
+    else:
+        guarded = guard == GUARD_ALWAYS
+    if guarded and correction != NO_CORRECTION:
+        report = GUARDED
+        write_corrected(sums, gram, sums, played, 0.0, ridge, p, work, 0)
+        kappa = fuller_kappa(sums, cross, sums[cross - 1], played, n, p, work)
+        write_corrected(sums, gram, sums, played, kappa, ridge, p, fit, a)
+    else:
+        write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
+    if factor_once(fit, a, p):
+        solve_factored(fit, a, p, sums, cross, fit, theta)
+    else:
+        for k in range(size):
+            fit[a + k] = 0.0
+        report = solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work) if guard == GUARD_NEVER else SINGULAR
+    fit[a + size + REPORT] = report
+    fit[a + size + KAPPA] = kappa
+
+
+@spliced
+def take_out(arm, correction, sums, p, n_actions, work):
+    """C, the error covariance to be taken out for an arm, at the head of `work`."""
+    size = packed_size(p)
+    width = row_width(p)
+    error = TERMS + p + size
+    for k in range(size):
+        work[k] = 0.0
+        if correction == PLAYED:
+            work[k] = sums[arm * width + error + k]
+        elif correction == OFFERED:
+            work[k] = sums[(n_actions + arm) * width + error + k] + sums[2 * n_actions * width + error + k]
+
+
+@spliced
+def write_corrected(sums, gram, c, c_at, share, ridge, p, out, out_at):
+    """out = G + ridge I - share C, packed; returns the traces of that and of C."""
+    for k in range(packed_size(p)):
+        out[out_at + k] = sums[gram + k] - share * c[c_at + k]
+    trace, other_trace, k = 0.0, 0.0, 0
+    for i in range(p):
+        out[out_at + k] += ridge
+        trace += out[out_at + k]
+        other_trace += c[c_at + k]
+        k += i + 2
+    return trace, other_trace
+
+
+@jit
+def solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work):
+    """The bare formula where its matrix is indefinite (guard="never"), C at the head of `work`: elimination with partial pivoting."""
+    m, wide = packed_size(p), p + 1
+    k = 0
     for i in range(p):
         for j in range(i + 1):
-            k = i * (i + 1) // 2 + j
-            m[i, j] = m[j, i] = gram[k] - taken[k] + (ridge if i == j else 0.0)
-        m[i, p] = cross[i]
+            value = sums[gram + k] - work[k] + (ridge if i == j else 0.0)
+            work[m + i * wide + j] = value
+            work[m + j * wide + i] = value
+            k += 1
+        work[m + i * wide + p] = sums[cross + i]
     for j in range(p):
         top = j
         for i in range(j + 1, p):
-            if abs(m[i, j]) > abs(m[top, j]):
+            if abs(work[m + i * wide + j]) > abs(work[m + top * wide + j]):
                 top = i
-        if not abs(m[top, j]) > 0.0:
+        if not abs(work[m + top * wide + j]) > 0.0:
             return SINGULAR
-        for k in range(p + 1):
-            m[j, k], m[top, k] = m[top, k], m[j, k]
+        for k in range(wide):
+            work[m + j * wide + k], work[m + top * wide + k] = work[m + top * wide + k], work[m + j * wide + k]
         for i in range(j + 1, p):
-            ratio = m[i, j] / m[j, j]
-            for k in range(j, p + 1):
-                m[i, k] -= ratio * m[j, k]
+            ratio = work[m + i * wide + j] / work[m + j * wide + j]
+            for k in range(j, wide):
+                work[m + i * wide + k] -= ratio * work[m + j * wide + k]
     for i in range(p - 1, -1, -1):
-        s = m[i, p]
+        s = work[m + i * wide + p]
         for k in range(i + 1, p):
-            s -= m[i, k] * theta[k]
-        theta[i] = s / m[i, i]
+            s -= work[m + i * wide + k] * fit[theta + k]
+        fit[theta + i] = s / work[m + i * wide + i]
     return SOLVED
 
 
 # ---- running sums ------------------------------------------------------------------------------------------------------
 
 
+@spliced
+def row_width(p):
+    """The length of a row of running sums for p features."""
+    return TERMS + 2 * p + 2 * packed_size(p) + 2
+
+
+@spliced
+def fit_width(p):
+    """The length of a row of a fit for p features."""
+    return p + packed_size(p) + REPORT_COLUMNS
+
+
 @jit
-def accumulate(row, w, z, error_cov, intercept, reward):
-    """row += w (1/w, 1, w, r, r^2, z, z r, zz', S): one round seen with weight w."""
+def pack_errors(error_cov, intercept):
+    """Error covariances (C, d, d) as packed rows (C, size); zero for the intercept."""
+    n, d = error_cov.shape[0], error_cov.shape[1]
+    packed = np.zeros((n, packed_size(d + intercept)))
+    for c in range(n):
+        for i in range(d):
+            at = packed_size(i + intercept) + intercept
+            for j in range(i + 1):
+                packed[c, at + j] = error_cov[c, i, j]
+    return packed
+
+
+@spliced
+def add_round(sums, row, w, z, error, c, reward):
+    """One round seen with weight w, its error covariance the c-th of the packed `error`."""
     p = z.size
-    row[COUNT] += 1.0
-    row[WEIGHT] += w
-    row[WEIGHT_SQ] += w * w
-    row[REWARD] += w * reward
-    row[REWARD_SQ] += w * reward * reward
-    cross = FEATURES + p
-    gram = FEATURES + 2 * p
-    error = gram + p * (p + 1) // 2
+    size = packed_size(p)
+    gram = row + TERMS + p
+    cross = gram + 2 * size + 2
+    sums[row + COUNT] += 1.0
+    sums[row + WEIGHT] += w
+    sums[row + WEIGHT_SQ] += w * w
+    sums[cross - 2] += w * reward
+    sums[cross - 1] += w * reward * reward
+    add_error(sums, row, w, p, error, c)
+    k = gram
     for i in range(p):
         v = w * z[i]
-        row[FEATURES + i] += v
-        row[cross + i] += v * reward
-        k = i * (i + 1) // 2
+        sums[row + TERMS + i] += v
+        sums[cross + i] += v * reward
         for j in range(i + 1):
-            row[gram + k + j] += v * z[j]
-        if i >= intercept:
-            for j in range(intercept, i + 1):
-                row[error + k + j] += w * error_cov[i - intercept, j - intercept]
+            sums[k + j] += v * z[j]
+        k += i + 1
 
 
-@jit
-def learn_sums(spec, stabilizer, sums, z, error_cov, allowed, action, propensity, reward):
-    """Take one round into the running sums.
+@spliced
+def add_error(sums, row, w, p, error, c):
+    """The error covariance alone, with weight w."""
+    size = packed_size(p)
+    for k in range(size):
+        sums[row + TERMS + p + size + k] += w * error[c, k]
+
+
+@spliced
+def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward):
+    """Take one round into the running sums; pi^nd is row s of `stabilizer`, the mask row m of `allowed`.
 
     Row a < K holds the rounds in which a was played, weighted 1 or pi^nd(a) / pi(a). Under the paper's correction row K + a
-    holds the rounds in which a was allowed, weighted pi^nd(a); row 2K the rounds that count alike for every arm (all allowed,
-    pi^nd the same for all), so that the usual round costs one addition and not K.
+    holds the error covariance of the rounds in which a was allowed, weighted pi^nd(a); row 2K that of the rounds that count alike
+    for every arm (all allowed, pi^nd the same for all), so that the usual round costs one addition and not K.
     """
-    n_actions = spec[N_ACTIONS]
-    w = 1.0 if spec[WEIGHTING] == UNIT else stabilizer[action] / propensity
-    accumulate(sums[action], w, z, error_cov, spec[INTERCEPT], reward)
+    n_actions, p = spec[N_ACTIONS], z.size
+    width = row_width(p)
+    w = 1.0 if spec[WEIGHTING] == UNIT else stabilizer[s, action] / propensity
+    add_round(sums, action * width, w, z, error, c, reward)
     if spec[CORRECTION] != OFFERED:
         return
     alike = True
     for b in range(n_actions):
-        if not allowed[b] or stabilizer[b] != stabilizer[0]:
+        if not allowed[m, b] or stabilizer[s, b] != stabilizer[s, 0]:
             alike = False
     if alike:
-        accumulate(sums[2 * n_actions], stabilizer[0], z, error_cov, spec[INTERCEPT], 0.0)
+        add_error(sums, 2 * n_actions * width, stabilizer[s, 0], p, error, c)
         return
     for b in range(n_actions):
-        if allowed[b]:
-            accumulate(sums[n_actions + b], stabilizer[b], z, error_cov, spec[INTERCEPT], 0.0)
+        if allowed[m, b]:
+            add_error(sums, (n_actions + b) * width, stabilizer[s, b], p, error, c)
 
 
 @jit
-def accumulate_batch(spec, stabilizers, sums, predicted, error_cov, allowed, actions, propensities, rewards):
-    """`learn_sums` over arrays of rounds; stabilizers, error_cov and allowed hold one entry for all rounds, or one for each."""
+def accumulate_batch(spec, stabilizer, sums, predicted, error_cov, allowed, actions, propensities, rewards):
+    """`learn_sums` over arrays of rounds; stabilizer, error_cov and allowed hold one entry for all rounds, or one for each."""
+    flat = sums.reshape(sums.size)
+    error = pack_errors(error_cov, spec[INTERCEPT])
     for t in range(rewards.size):
-        learn_sums(
-            spec,
-            stabilizers[t % stabilizers.shape[0]],
-            sums,
-            features(predicted[t], spec[INTERCEPT]),
-            error_cov[t % error_cov.shape[0]],
-            allowed[t % allowed.shape[0]],
-            actions[t],
-            propensities[t],
-            rewards[t],
-        )
+        z = features(predicted[t], spec[INTERCEPT])
+        s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
+        learn_sums(spec, stabilizer, s, flat, z, error, c, allowed, m, actions[t], propensities[t], rewards[t])
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------------
 
 
-@jit
-def clip_to_floor(probabilities, allowed, floor):
-    """p_a = floor + (1 - m floor) e_a / sum e with e = max(p - floor, 0), among the m allowed actions; 0 elsewhere.
+@spliced
+def clip_to_floor(probabilities, allowed, m, floor):
+    """p_a = floor + (1 - n floor) e_a / sum e with e = max(p - floor, 0), among the n allowed actions; 0 elsewhere.
 
-    A vector that keeps the floor is left as it is; certainty about one action becomes 1 - (m - 1) floor for it.
+    A vector that keeps the floor is left as it is; certainty about one action becomes 1 - (n - 1) floor for it.
     """
-    m, total = 0, 0.0
+    n, total = 0, 0.0
     for a in range(probabilities.size):
-        if allowed[a]:
-            m += 1
+        if allowed[m, a]:
+            n += 1
             total += max(probabilities[a] - floor, 0.0)
     for a in range(probabilities.size):
-        if not allowed[a]:
+        if not allowed[m, a]:
             probabilities[a] = 0.0
         elif total > 0.0:
-            probabilities[a] = floor + (1.0 - m * floor) * max(probabilities[a] - floor, 0.0) / total
+            probabilities[a] = floor + (1.0 - n * floor) * max(probabilities[a] - floor, 0.0) / total
         else:
-            probabilities[a] = 1.0 / m
+            probabilities[a] = 1.0 / n
 
 
-@jit
-def choose_best(scores, allowed, out):
+@spliced
+def choose_best(scores, allowed, m, out):
     """Probability one for the largest score among the allowed; equal scores share it, so that labels never decide."""
     best, ties = -np.inf, 0
-    for a in range(scores.size):
-        if allowed[a] and scores[a] > best:
+    for a in range(out.size):
+        if allowed[m, a] and scores[a] > best:
             best, ties = scores[a], 0
-        if allowed[a] and scores[a] == best:
+        if allowed[m, a] and scores[a] == best:
             ties += 1
-    for a in range(scores.size):
-        out[a] = 1.0 / ties if allowed[a] and scores[a] == best else 0.0
+    for a in range(out.size):
+        out[a] = 1.0 / ties if allowed[m, a] and scores[a] == best else 0.0
 
 
 @jit
-def best_of_normals(mean, sd, allowed, out, cuts):
-    """out[a] = P(s_a is the largest) for independent s_b ~ N(mean_b, sd_b^2), b allowed. Two arms: the exact normal probability.
+def best_of_normals(work, allowed, m, out):
+    """out[a] = P(s_a is the largest) for independent s_b ~ N(mean_b, sd_b^2), b allowed; `work` holds the means, then the sds.
 
-    More: the integral of f_a(s) prod_{b != a} F_b(s) by eight-point Gauss-Legendre on panels cut where any arm's distribution
-    bends, over the range where the maximum can lie. What it returns is normalised and is itself what the action is drawn from.
+    Two arms: the exact normal probability. More: the integral of f_a(s) prod_{b != a} F_b(s) by eight-point Gauss-Legendre on
+    panels cut where any arm's distribution bends, over the range where the maximum can lie. What it returns is normalised and is
+    itself what the action is drawn from.
     """
-    m, first, second = 0, -1, -1
+    n_actions, sd = out.size, out.size
+    n, first, second = 0, -1, -1
     low, high = -np.inf, -np.inf
-    for a in range(mean.size):
+    for a in range(n_actions):
         out[a] = 0.0
-        if allowed[a]:
-            m += 1
+        if allowed[m, a]:
+            n += 1
             second = first
             first = a
-            low = max(low, mean[a] - 8.0 * sd[a])
-            high = max(high, mean[a] + 8.0 * sd[a])
-    if m == 1:
+            low = max(low, work[a] - 8.0 * work[sd + a])
+            high = max(high, work[a] + 8.0 * work[sd + a])
+    if n == 1:
         out[first] = 1.0
         return
-    if m == 2:
-        out[first] = normal_cdf((mean[first] - mean[second]) / math.hypot(sd[first], sd[second]))
+    if n == 2:
+        out[first] = normal_cdf((work[first] - work[second]) / math.hypot(work[sd + first], work[sd + second]))
         out[second] = 1.0 - out[first]
         return
-    n = 0
-    for a in range(mean.size):
-        if allowed[a] and mean[a] + 8.0 * sd[a] >= low:
-            for step in range(-8, 9, 2):
-                cut = min(max(mean[a] + step * sd[a], low), high)
-                k = n
-                while k > 0 and cuts[k - 1] > cut:
-                    cuts[k] = cuts[k - 1]
-                    k -= 1
-                cuts[k] = cut
-                n += 1
-    for panel in range(n - 1):
-        half = 0.5 * (cuts[panel + 1] - cuts[panel])
+    cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, m, n_actions, low, high)
+    for panel in range(cuts, cuts + n_cuts - 1):
+        half = 0.5 * (work[panel + 1] - work[panel])
         if half > 0.0:
             for node in range(8):
                 side = 1.0 if node % 2 else -1.0
-                s = cuts[panel] + half * (1.0 + side * _NODES[node // 2])
+                s = work[panel] + half * (1.0 + side * _NODES[node // 2])
                 everyone = half * _NODE_WEIGHTS[node // 2]
-                for b in range(mean.size):
-                    if allowed[b]:
-                        everyone *= normal_cdf((s - mean[b]) / sd[b])
+                for b in range(n_actions):
+                    if allowed[m, b]:
+                        everyone *= normal_cdf((s - work[b]) / work[sd + b])
                 if everyone > 0.0:
-                    for a in range(mean.size):
-                        if allowed[a]:
-                            z = (s - mean[a]) / sd[a]
-                            density = math.exp(-0.5 * z * z) * 0.3989422804014327 / sd[a]
+                    for a in range(n_actions):
+                        if allowed[m, a]:
+                            z = (s - work[a]) / work[sd + a]
+                            density = math.exp(-0.5 * z * z) * 0.3989422804014327 / work[sd + a]
                             out[a] += density * everyone / normal_cdf(z)
     total = 0.0
-    for a in range(mean.size):
+    for a in range(n_actions):
         total += out[a]
-    for a in range(mean.size):
+    for a in range(n_actions):
         out[a] /= total
+
+
+@jit
+def cut_panels(work, allowed, m, n_actions, low, high):
+    """Sorted cuts in [low, high], after the means and sds in `work`, at 0, 2, 4 and 8 sds about each arm that may be the best."""
+    n, cuts = 0, 2 * n_actions
+    for a in range(n_actions):
+        mean, sd = work[a], work[n_actions + a]
+        if allowed[m, a] and mean + 8.0 * sd >= low:
+            for step in (-8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0):
+                cut = min(max(mean + step * sd, low), high)
+                k = cuts + n
+                while k > cuts and work[k - 1] > cut:
+                    work[k] = work[k - 1]
+                    k -= 1
+                work[k] = cut
+                n += 1
+    return n
 
 
 _NODES = (0.1834346424956498, 0.5255324099163290, 0.7966664774136267, 0.9602898564975363)
 _NODE_WEIGHTS = (0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1012285362903763)
 
 
-@jit
-def propose(spec, tuning, fit, extra, z, allowed, floor, exploring, theta, guess, out, work):
+@spliced
+def propose(spec, tuning, fit, extra, z, allowed, m, floor, exploring, theta, t, guess, g, out, work):
     """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
 
-    `theta` and `guess` (the environment's parameters and E[x | x~]) are read by the oracles alone.
+    theta[t] and guess[g] (the environment's parameters and E[x | x~]) are read by the oracles alone.
     """
     n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
-    size = p * (p + 1) // 2
-    scores = work[:n_actions]
-    spread = work[n_actions : 2 * n_actions]
-    rest = work[2 * n_actions :]
     if exploring or rule == UNIFORM:
         for a in range(n_actions):
             out[a] = 1.0
-        clip_to_floor(out, allowed, 0.0)
+        clip_to_floor(out, allowed, m, 0.0)
         return
     if rule == ORACLE or rule == BAYES_ORACLE:
         for a in range(n_actions):
             s = 0.0
-            for i in range(theta.shape[1]):
-                s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
-            scores[a] = s
+            for i in range(theta.shape[2]):
+                s += theta[t, a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[g, i])
+            work[a] = s
     else:
         width = tuning[WIDTH]
         if rule == ROBUST and extra[CHOICE] > 0.0:
             width += 2.0 ** (extra[CHOICE] - 1.0)
         for a in range(n_actions):
+            row = a * fit_width(p)
             s = 0.0
             for i in range(p):
-                s += fit[a, i] * z[i]
-            scores[a] = s
+                s += fit[row + i] * z[i]
             if rule != GREEDY:
-                spread[a] = width * math.sqrt(max(quadratic_form(fit[a, p : p + size], p, z, rest), 0.0))
-                if rule != THOMPSON:
-                    scores[a] += spread[a]
+                spread = width * math.sqrt(max(quadratic_form(fit, row + p, p, z, work, 2 * n_actions), 0.0))
+                if rule == THOMPSON:
+                    work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
+                else:
+                    s += spread
+            work[a] = s
     if rule == THOMPSON:
-        for a in range(n_actions):
-            spread[a] = max(spread[a], 1e-12 * (1.0 + abs(scores[a])))
-        best_of_normals(scores, spread, allowed, out, rest)
+        best_of_normals(work, allowed, m, out)
     else:
-        choose_best(scores, allowed, out)
-    clip_to_floor(out, allowed, floor)
+        choose_best(work, allowed, m, out)
+    clip_to_floor(out, allowed, m, floor)
 
 
-@jit
+@spliced
 def draw(probabilities, u):
     """The action in whose share of (0, 1) the uniform u falls."""
     total, last = 0.0, 0
@@ -537,40 +643,43 @@ def draw(probabilities, u):
     return last
 
 
-@jit
+@spliced
 def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     """Solve for every arm whose sums have changed since its last solve."""
-    size = p * (p + 1) // 2
+    flags = p + packed_size(p)
     correction = spec[CORRECTION] if correcting else NO_CORRECTION
     for a in range(spec[N_ACTIONS]):
-        uncorrected = correction != NO_CORRECTION and fit[a, p + size + KAPPA] == 0.0
-        if uncorrected or fit[a, p + size + STALE] != 0.0:
+        row = a * fit_width(p) + flags
+        uncorrected = correction != NO_CORRECTION and fit[row + KAPPA] == 0.0
+        if uncorrected or fit[row + STALE] != 0.0:
             solve_arm(a, tuning[RIDGE], correction, spec[GUARD], sums, fit, p, spec[N_ACTIONS], work)
 
 
-@jit
-def learn(spec, tuning, stabilizer, sums, fit, extra, z, error_cov, allowed, action, propensity, reward, luck, refit, correcting, work):
+@spliced
+def learn(
+    spec, tuning, stabilizer, s, sums, fit, extra, z, error, c, allowed, m, action, propensity, reward, luck, refit, correcting, work
+):
     """One learned round: add it to the sums and, when a refit is due, solve again."""
     n_actions, p = spec[N_ACTIONS], z.size
-    stale = p + p * (p + 1) // 2 + STALE
-    learn_sums(spec, stabilizer, sums, z, error_cov, allowed, action, propensity, reward)
+    stale, width = p + packed_size(p) + STALE, fit_width(p)
+    learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward)
     extra[LEARNED] += 1.0
-    fit[action, stale] = 1.0
+    fit[action * width + stale] = 1.0
     if spec[CORRECTION] == OFFERED:
         for b in range(n_actions):
-            if allowed[b]:
-                fit[b, stale] = 1.0
+            if allowed[m, b]:
+                fit[b * width + stale] = 1.0
     if spec[RULE] == ROBUST:
-        learn_budget(tuning, sums, fit, extra, stale, reward, luck)
+        learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
     if refit:
         refit_arms(spec, tuning, correcting, sums, fit, p, work)
 
 
 @jit
-def learn_budget(tuning, sums, fit, extra, stale, reward, luck):
-    """RobustUCB's upper layer (Ding et al. 2022): EXP3 over attack budgets 0, 1, 2, 4, ...; at each epoch's end a new draw and a restart.
+def learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck):
+    """RobustUCB's upper layer (Ding et al. 2022): EXP3 over attack budgets 0, 1, 2, 4, ...; after each epoch a new draw and a restart.
 
-    The gain of an epoch is its mean reward scaled to [0, 1] by the range of rewards seen; g / p_j is added to log w_j with rate gamma / J.
+    The gain g of an epoch is its mean reward scaled to [0, 1] by the range of rewards seen; log w_j grows by gamma g / (J p_j).
     """
     n_budgets = extra.size - LOG_WEIGHTS
     if extra[LEARNED] == 1.0:
@@ -601,10 +710,10 @@ def learn_budget(tuning, sums, fit, extra, stale, reward, luck):
         reached += prob
     extra[EPOCH_SIZE] = 0.0
     extra[EPOCH_SUM] = 0.0
-    for a in range(fit.shape[0]):
-        fit[a, stale] = 1.0
-        for k in range(sums.shape[1]):
-            sums[a, k] = 0.0
+    for a in range(n_actions):
+        fit[a * fit_width(p) + p + packed_size(p) + STALE] = 1.0
+    for k in range(sums.size):
+        sums[k] = 0.0
 
 
 # ---- the border: fast checks, worded in checks.py ------------------------------------------------------------------------
@@ -630,22 +739,17 @@ def is_covariance(s, work):
                 return False
         largest = max(largest, s[i, i])
     slack = 1e-9 * largest
+    k = 0
     for i in range(d):
         for j in range(i + 1):
-            if abs(s[i, j] - s[j, i]) > slack:
+            if abs(s[i, j] - s[j, i]) > slack or (largest == 0.0 and s[i, j] != 0.0):
                 return False
-            work[i * (i + 1) // 2 + j] = s[i, j]
-        work[i * (i + 1) // 2 + i] += slack
-    if largest == 0.0:
-        for i in range(d):
-            for j in range(d):
-                if s[i, j] != 0.0:
-                    return False
-        return True
-    return factor(work[: d * (d + 1) // 2], d)
+            work[k] = s[i, j] + (slack if i == j else 0.0)
+            k += 1
+    return largest == 0.0 or factor_once(work, 0, d)
 
 
-# ---- single rounds: the faces of `propose` and `learn` for use from Python ------------------------------------------------
+# ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------
 
 
 @jit
@@ -658,10 +762,19 @@ def features(predicted, intercept):
 
 
 @jit
+def work_size(n_actions, p):
+    """Scratch room that suffices for every function here."""
+    return 9 * n_actions + p + 2 * packed_size(p) + p * (p + 1) + row_width(p)
+
+
+@jit
 def propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out):
     z = features(predicted, spec[INTERCEPT])
     work = np.empty(work_size(spec[N_ACTIONS], z.size))
-    propose(spec, tuning, fit, extra, z, allowed, floor, exploring, theta, predicted, out, work)
+    guess = predicted.reshape(1, predicted.size)
+    mask = allowed.reshape(1, allowed.size)
+    known = theta.reshape(1, theta.shape[0], theta.shape[1])
+    propose(spec, tuning, fit.reshape(fit.size), extra, z, mask, 0, floor, exploring, known, 0, guess, 0, out, work)
 
 
 @jit
@@ -682,7 +795,33 @@ def learn_one(
 ):
     z = features(predicted, spec[INTERCEPT])
     work = np.empty(work_size(spec[N_ACTIONS], z.size))
-    learn(spec, tuning, stabilizer, sums, fit, extra, z, error_cov, allowed, action, propensity, reward, luck, refit, correcting, work)
+    learn(
+        spec,
+        tuning,
+        stabilizer.reshape(1, stabilizer.size),
+        0,
+        sums.reshape(sums.size),
+        fit.reshape(fit.size),
+        extra,
+        z,
+        pack_errors(error_cov.reshape(1, predicted.size, predicted.size), spec[INTERCEPT]),
+        0,
+        allowed.reshape(1, allowed.size),
+        0,
+        action,
+        propensity,
+        reward,
+        luck,
+        refit,
+        correcting,
+        work,
+    )
+
+
+@jit
+def refit_now(spec, tuning, correcting, sums, fit, p):
+    work = np.empty(work_size(spec[N_ACTIONS], p))
+    refit_arms(spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work)
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
@@ -693,7 +832,7 @@ LIVE, DECISION, COMPONENT, CONTEXT, ERROR, NOISE = 0, 1, 2, 1 << 8, 1 << 16, 1 <
 NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT = 0, 1, 2, 3
 
 
-@jit
+@spliced
 def standardized(kind, df, u, v):
     """A variate of mean 0 and variance 1 from two uniforms; Student's t by Bailey's (1994) polar formula."""
     if kind == NORMAL:
@@ -705,18 +844,26 @@ def standardized(kind, df, u, v):
     return math.sqrt((df - 2.0) * (u ** (-2.0 / df) - 1.0)) * math.cos(6.283185307179586 * v)
 
 
-@jit
-def fill_standardized(kind, df, seed, cell, replicate, time, purpose, out):
-    """Independent standardized variates; one pair of uniforms serves two, or one Student t."""
-    n = out.size
-    i = 0
-    while i < n:
+@spliced
+def fill_standardized(kind, df, seed, cell, replicate, time, purpose, out, n):
+    """n independent standardized variates; one pair of uniforms serves two, or one Student t."""
+    for i in range(0, n, 1 if kind == STUDENT_T else 2):
         u, v = uniform_pair(seed, cell, replicate, time, purpose + i)
         out[i] = standardized(kind, df, u, v)
-        i += 1
-        if kind != STUDENT_T and i < n:
-            out[i] = standardized(kind, df, v, u)
-            i += 1
+        if kind != STUDENT_T and i + 1 < n:
+            out[i + 1] = standardized(kind, df, v, u)
+
+
+@spliced
+def combine(mean, m, factor, f, z, random, out, b):
+    """out[b] = mean[m] + factor[f] z, the second part only where there is any randomness."""
+    d = mean.shape[1]
+    for i in range(d):
+        s = mean[m, i]
+        if random:
+            for j in range(d):
+                s += factor[f, i, j] * z[j]
+        out[b, i] = s
 
 
 @jit
@@ -740,46 +887,37 @@ def fill_tape(world, stretch, tape, z):
                 while c < n_components - 1 and u >= world.cumulative[c]:
                     c += 1
         tape.component[b] = c
-        f = world.factor[c % world.factor.shape[0]]
         if world.random_context:
-            fill_standardized(NORMAL, 0.0, seed, cell, replicate, time, CONTEXT, z)
-        for i in range(d):
-            tape.context[b, i] = world.mean[c, i]
-            if world.random_context:
-                for j in range(d):
-                    tape.context[b, i] += f[i, j] * z[j]
-        f = world.error_factor[c % world.error_factor.shape[0]]
+            fill_standardized(NORMAL, 0.0, seed, cell, replicate, time, CONTEXT, z, d)
+        combine(world.mean, c, world.factor, entry(c, world.factor.shape[0]), z, world.random_context, tape.context, b)
         if world.random_error:
-            fill_standardized(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z)
-        for i in range(d):
-            tape.error[b, i] = world.error_mean[c % world.error_mean.shape[0], i]
-            if world.random_error:
-                for j in range(d):
-                    tape.error[b, i] += f[i, j] * z[j]
-        fill_standardized(world.noise_kind, 0.0, seed, cell, replicate, time, NOISE, z[:1])
-        tape.noise[b] = world.noise_sd * z[0]
+            fill_standardized(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z, d)
+        means, factors = world.error_mean.shape[0], world.error_factor.shape[0]
+        combine(world.error_mean, entry(c, means), world.error_factor, entry(c, factors), z, world.random_error, tape.error, b)
+        u, v = uniform_pair(seed, cell, replicate, time, NOISE)
+        tape.noise[b] = world.noise_sd * standardized(world.noise_kind, 0.0, u, v)
 
 
-@jit
-def regrets(theta, x, probabilities, allowed, floor):
+@spliced
+def regrets(theta, t, x, probabilities, allowed, m, floor):
     """Expected loss of one round at the true context, against the best action and against its clipped version.
 
-    standard: max_a <theta_a, x> - sum_a pi(a) <theta_a, x>;  the clipped benchmark plays 1 - (m - 1) floor on the best of m.
+    standard: max_a <theta_a, x> - sum_a pi(a) <theta_a, x>;  the clipped benchmark plays 1 - (n - 1) floor on the best of n.
     """
-    best, everyone, mine, m = -np.inf, 0.0, 0.0, 0
+    best, everyone, mine, n = -np.inf, 0.0, 0.0, 0
     for a in range(probabilities.size):
-        if allowed[a]:
+        if allowed[m, a]:
             value = 0.0
             for i in range(x.size):
-                value += theta[a, i] * x[i]
+                value += theta[t, a, i] * x[i]
             best = max(best, value)
             everyone += value
             mine += probabilities[a] * value
-            m += 1
-    return best - mine, (1.0 - m * floor) * best + floor * everyone - mine
+            n += 1
+    return best - mine, (1.0 - n * floor) * best + floor * everyone - mine
 
 
-@jit
+@spliced
 def observe(tape, b, carried, x, predicted):
     """The hidden context of round b of the tape, and what is seen of it. A carried feature takes its value from past actions."""
     for i in range(x.size):
@@ -789,12 +927,13 @@ def observe(tape, b, carried, x, predicted):
         predicted[i] = x[i] + tape.error[b, i]
 
 
-@jit
+@spliced
 def reward_of(tape, b, x, action):
-    theta = tape.theta[b % tape.theta.shape[0], action]
+    """r = <theta_a, x> + eta."""
+    t = entry(b, tape.theta.shape[0])
     r = tape.noise[b]
     for i in range(x.size):
-        r += theta[i] * x[i]
+        r += tape.theta[t, action, i] * x[i]
     return r
 
 
@@ -809,23 +948,22 @@ def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, rec
     fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per arm, at the rounds of `record_at`.
     """
     n_rounds, d = tape.context.shape
-    n_actions = spec[N_ACTIONS]
-    p = d + spec[INTERCEPT]
-    size = p * (p + 1) // 2
+    n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
+    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
+    width, report = fit_width(p), p + packed_size(p) + REPORT
     x = np.empty(d)
     z = np.ones(p)
     predicted = z[spec[INTERCEPT] :]
     out = np.empty(n_actions)
     work = np.empty(work_size(n_actions, p))
+    error = pack_errors(tape.error_cov, spec[INTERCEPT])
     learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):
-        theta = tape.theta[b % tape.theta.shape[0]]
-        allowed = tape.allowed[b % tape.allowed.shape[0]]
-        guess = tape.guess[b % tape.guess.shape[0]]
+        t, m, g = entry(b, tape.theta.shape[0]), entry(b, tape.allowed.shape[0]), entry(b, tape.guess.shape[0])
         observe(tape, b, totals[2], x, predicted)
-        propose(spec, tuning, fit, extra, z, allowed, plan.floor[b], plan.exploring[b], theta, guess, out, work)
+        propose(spec, tuning, fit, extra, z, tape.allowed, m, plan.floor[b], plan.exploring[b], tape.theta, t, tape.guess, g, out, work)
         action = draw(out, tape.uniform[b])
-        standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
+        standard, clipped = regrets(tape.theta, t, x, out, tape.allowed, m, benchmark[b])
         totals[0] += standard
         totals[1] += clipped
         if tape.carry_index >= 0:
@@ -834,13 +972,16 @@ def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, rec
             learn(
                 spec,
                 tuning,
-                plan.stabilizer[b % plan.stabilizer.shape[0]],
+                plan.stabilizer,
+                entry(b, plan.stabilizer.shape[0]),
                 sums,
                 fit,
                 extra,
                 z,
-                tape.error_cov[tape.component[b] % tape.error_cov.shape[0]],
-                allowed,
+                error,
+                entry(tape.component[b], error.shape[0]),
+                tape.allowed,
+                m,
                 action,
                 out[action],
                 reward_of(tape, b, x, action),
@@ -851,27 +992,15 @@ def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, rec
             )
             if plan.refit[b]:
                 for a in range(n_actions):
-                    totals[3] += fit[a, p + size + REPORT] == GUARDED
+                    totals[3] += fit[a * width + report] == GUARDED
         if next_record < record_at.size and record_at[next_record] == start + b + 1:
             records[next_record, 0] = totals[0]
             records[next_record, 1] = totals[1]
             records[next_record, 2] = totals[3]
             for a in range(n_actions):
-                arm_errors[next_record, a] = distance(fit[a, spec[INTERCEPT] : p], theta[a]) if learns else np.nan
+                gap = 0.0
+                for i in range(d):
+                    gap += (fit[a * width + spec[INTERCEPT] + i] - tape.theta[t, a, i]) ** 2
+                arm_errors[next_record, a] = math.sqrt(gap) if learns else np.nan
             next_record += 1
     return next_record
-
-
-@jit
-def distance(fitted, theta):
-    total = 0.0
-    for i in range(theta.size):
-        total += (fitted[i] - theta[i]) ** 2
-    return math.sqrt(total)
-
-
-@jit
-def work_size(n_actions, p):
-    """Scratch room that suffices for every function here."""
-    size = p * (p + 1) // 2
-    return 11 * n_actions + 2 * p * (p + 1) + 2 * size + p

@@ -46,10 +46,10 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     """Solve for every arm from running sums; see the head of this file, and `mebandit.estimate` for arrays."""
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
-    fit = np.zeros((k, p + size + _kernels.REPORT_COLUMNS))
+    fit = np.zeros((k, _kernels.fit_width(p)))
     work = np.empty(_kernels.work_size(k, p))
     for arm in range(k):
-        _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums, fit, p, k, work)
+        _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
     if (report == _kernels.SINGULAR).any():

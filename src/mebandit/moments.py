@@ -1,7 +1,7 @@
 """Running sums: the memory from which every estimate is derived.
 
 A round with features z (the predicted context, after a leading 1 if there is an intercept), error covariance S and reward r is
-one vector (1, r, r², z, z r, zz', S); the memory is its weighted sum, one row per arm. So adding a batch is the loop of adding
+one vector (1, z, zz', S, r, r², z r); the memory is its weighted sum, one row per arm. So adding a batch is the loop of adding
 rounds, and merging two memories is addition.
 """
 
@@ -12,11 +12,6 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.values import Booleans, Floats, Integers
-
-
-def row_width(p: int) -> int:
-    """The length of a row of sums for p features."""
-    return _kernels.FEATURES + 2 * p + p * (p + 1)
 
 
 def unpack(packed: Floats, p: int) -> Floats:
@@ -57,8 +52,7 @@ class Moments(NamedTuple):
     @property
     def cross(self) -> Floats:
         """Σ w z r, (K, p)"""
-        start = _kernels.FEATURES + self.n_features
-        return self.sums[: self.n_actions, start : start + self.n_features]
+        return self.sums[: self.n_actions, -self.n_features :]
 
     @property
     def gram(self) -> Floats:
@@ -78,13 +72,13 @@ class Moments(NamedTuple):
 
     def _packed(self, block: int) -> Floats:
         p = self.n_features
-        start, size = _kernels.FEATURES + 2 * p, p * (p + 1) // 2
+        start, size = _kernels.TERMS + p, p * (p + 1) // 2
         return self.sums[:, start + block * size : start + (block + 1) * size]
 
 
 def zeros(n_actions: int, n_features: int) -> Moments:
     """The memory before any round."""
-    return Moments(np.zeros((2 * n_actions + 1, row_width(n_features))), n_actions, n_features)
+    return Moments(np.zeros((2 * n_actions + 1, _kernels.row_width(n_features))), n_actions, n_features)
 
 
 def merge(first: Moments, second: Moments) -> Moments:

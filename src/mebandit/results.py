@@ -113,17 +113,19 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
     axes = figure.subplots()
     dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
     own = curves[curves["measure"] == measure]
+    log_scale = measure == "estimation_error"
     for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
-        time, mean, half = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
+        time, mean, se = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
         if not np.isfinite(mean).any():
             continue
         if policy in references:
             axes.plot(time, mean, label=policy, color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
         else:
             axes.plot(time, mean, label=policy, color=f"C{i}", linewidth=2)
-            axes.fill_between(time, mean - 2 * half, mean + 2 * half, color=f"C{i}", alpha=0.2, linewidth=0)
+            low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
+            axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
     axes.set_xscale("log")
-    if measure == "estimation_error":
+    if log_scale:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)

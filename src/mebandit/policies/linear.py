@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks, schedules
 from mebandit.estimators import GUARDS, RECIPES
-from mebandit.moments import Moments, row_width
+from mebandit.moments import Moments
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
 
@@ -43,8 +43,8 @@ class LinearPolicy:
     """how θ is estimated: "ridge", "naive" or "meb"; see `mebandit.estimators`"""
     rule: str
     """how scores become probabilities: "greedy", "ucb", "thompson", "robust", "oracle", "bayes_oracle" or "uniform" """
-    floor: float | Schedule = 0.2
-    """p0: the least probability of an allowed action, a number or a schedule t -> number"""
+    floor: float | Schedule | None = None
+    """p0: the least probability of an allowed action, a number or a schedule t -> number; None is min(0.2, 1/(2K))"""
     warmup: int = 0
     """T0: for so many rounds all allowed actions are equally likely"""
     refit: int | Schedule | Callable[[Any], Any] = EVERY_ROUND
@@ -73,6 +73,8 @@ class LinearPolicy:
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
         checks.one_of("guard", self.guard, GUARDS)
+        if self.floor is None:
+            object.__setattr__(self, "floor", min(0.2, 0.5 / self.n_actions))
         self._check_floor()
         checks.integer("warmup", self.warmup, 0)
         checks.integer("correct_from", self.correct_from, 1)
@@ -166,20 +168,19 @@ class LinearPolicy:
     def init(self) -> LinearState:
         p = self.n_features
         state = LinearState(
-            sums=np.zeros((2 * self.n_actions + 1, row_width(p))),
-            fit=np.zeros((self.n_actions, p + p * (p + 1) // 2 + _kernels.REPORT_COLUMNS)),
+            sums=np.zeros((2 * self.n_actions + 1, _kernels.row_width(p))),
+            fit=np.zeros((self.n_actions, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
-        state.fit[:, p + p * (p + 1) // 2 + _kernels.STALE] = 1.0
-        self.refit_now(state, correcting=False)
+        diagonal = p + np.cumsum(np.arange(1, p + 1)) - 1
+        state.fit[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
+        state.fit[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         return state
 
-    def refit_now(self, state: LinearState, *, correcting: bool | None = None) -> None:
+    def refit_now(self, state: LinearState) -> None:
         """Solve again, in place, for every arm whose sums have changed."""
-        if correcting is None:
-            correcting = bool(state.extra[_kernels.LEARNED] >= self.correct_from)
-        work = np.empty(_kernels.work_size(self.n_actions, self.n_features))
-        _kernels.refit_arms(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features, work)
+        correcting = bool(state.extra[_kernels.LEARNED] >= self.correct_from)
+        _kernels.refit_now(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features)
 
     def propensities(self, state: LinearState, observation: Observation) -> Floats:
         out = np.empty(self.n_actions)
@@ -228,7 +229,7 @@ class LinearPolicy:
         if self.rule == "robust":
             checks.refuse("policy", "have a memory that is a sum, to be merged", "robust_ucb, which restarts")
         merged = LinearState(first.sums + second.sums, first.fit.copy(), first.extra + second.extra)
-        merged.fit[:, -_kernels.REPORT_COLUMNS + _kernels.STALE] = 1.0
+        merged.fit[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         self.refit_now(merged)
         return merged
 
