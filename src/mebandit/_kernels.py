@@ -4,7 +4,7 @@ The rules: scalar loops over small arrays, results written into arguments, no al
 randomness but what is passed in or counted (`philox`). The stepwise faces and the compiled loop call the same functions,
 so they agree bit for bit. All of them live in one file because the compile cache only notices changes of a function's own file.
 
-Symmetric matrices are stored *packed*: the lower triangle row by row, entry (i, j <= i) at i (i + 1) / 2 + j.
+Symmetric matrices are stored *packed*: the upper triangle row by row, so that row i holds the entries (i, i), ..., (i, p - 1).
 """
 
 import math
@@ -133,72 +133,81 @@ def packed_size(p):
     return p * (p + 1) // 2
 
 
+@jit
+def subtract_multiple(a, at, u, other, n):
+    """a[at : at + n] -= u a[other : other + n], as slices: the compiler then uses vector instructions, which pays for long ones."""
+    x, y = a[other : other + n], a[at : at + n]
+    for j in range(n):
+        y[j] -= u * x[j]
+
+
 @spliced
-def factor(a, at, p):
-    """A = L D L' in place for packed A; L below the diagonal, 1/D on it. False if A is not positive definite beyond rounding."""
+def factor(a, at, p, work, work_at):
+    """A = U' D U in place for packed A; U right of the diagonal, 1/D on it. False if A is not positive definite beyond rounding."""
     row = at
     for i in range(p):
-        size = a[row + i]
-        other = at
-        for j in range(i):
-            s = a[row + j]
-            for k in range(j):
-                s -= a[other + k] * a[row + k]
-            a[row + j] = s
-            other += j + 1
-        pivot = size
-        diagonal = at
-        for k in range(i):
-            u = a[row + k]
-            v = u * a[diagonal]
-            a[row + k] = v
-            pivot -= u * v
-            diagonal += k + 2
-        if not pivot > _MIN_PIVOT * abs(size):
+        work[work_at + i] = a[row]
+        row += p - i
+    row = at
+    for k in range(p):
+        pivot = a[row]
+        if not pivot > _MIN_PIVOT * abs(work[work_at + k]):
             return False
-        a[row + i] = 1.0 / pivot
-        row += i + 1
+        inverse = 1.0 / pivot
+        a[row] = inverse
+        other = row + p - k
+        for i in range(k + 1, p):
+            u = a[row + i - k] * inverse
+            if p - i > 16:
+                subtract_multiple(a, other, u, row + i - k, p - i)
+            else:
+                for j in range(p - i):
+                    a[other + j] -= u * a[row + i - k + j]
+            other += p - i
+        for i in range(1, p - k):
+            a[row + i] *= inverse
+        row += p - k
     return True
 
 
 @jit
-def factor_once(a, at, p):
+def factor_once(a, at, p, work, work_at):
     """`factor` as a function of its own, for where speed does not matter: spliced code takes its time to compile."""
-    return factor(a, at, p)
+    return factor(a, at, p, work, work_at)
 
 
 @spliced
 def solve_factored(a, at, p, b, b_at, out, out_at):
     """out = A^-1 b from the factor of A."""
-    row = at
     for i in range(p):
-        s = b[b_at + i]
-        for k in range(i):
-            s -= a[row + k] * out[out_at + k]
-        out[out_at + i] = s
-        row += i + 1
-    for i in range(p - 1, -1, -1):
-        row -= i + 1
-        s = out[out_at + i] * a[row + i]
-        below = row + 2 * i + 1
-        for k in range(i + 1, p):
-            s -= a[below] * out[out_at + k]
-            below += k + 1
-        out[out_at + i] = s
+        out[out_at + i] = b[b_at + i]
+    row = at
+    for k in range(p):
+        y = out[out_at + k]
+        for i in range(1, p - k):
+            out[out_at + k + i] -= a[row + i] * y
+        row += p - k
+    for k in range(p - 1, -1, -1):
+        row -= p - k
+        s = out[out_at + k] * a[row]
+        for i in range(1, p - k):
+            s -= a[row + i] * out[out_at + k + i]
+        out[out_at + k] = s
 
 
 @spliced
 def quadratic_form(a, at, p, z, work, work_at):
     """z' A^-1 z from the factor of A."""
+    for i in range(p):
+        work[work_at + i] = z[i]
     total = 0.0
     row = at
-    for i in range(p):
-        s = z[i]
-        for k in range(i):
-            s -= a[row + k] * work[work_at + k]
-        work[work_at + i] = s
-        total += s * s * a[row + i]
-        row += i + 1
+    for k in range(p):
+        y = work[work_at + k]
+        total += y * y * a[row]
+        for i in range(1, p - k):
+            work[work_at + k + i] -= a[row + i] * y
+        row += p - k
     return total
 
 
@@ -213,8 +222,16 @@ def clearly_above(a, at, p, trace, other_trace, share):
         bound /= a[diagonal] * trace
         if i > 0:
             bound *= p - 1
-        diagonal += i + 2
+        diagonal += p - i
     return bound > share * other_trace
+
+
+@jit
+def above(sums, gram, ridge, share, p, work):
+    """Whether A - share C is positive definite, C at the head of `work`: the exact and slower form of `clearly_above`."""
+    size = packed_size(p)
+    write_corrected(sums, gram, work, 0, 1.0 + share, ridge, p, work, size)
+    return factor(work, size, p, work, 2 * size)
 
 
 @jit
@@ -232,10 +249,10 @@ def fuller_kappa(sums, cross, reward_sq, error, n, p, work):
     for step in range(48):
         k = 0
         for i in range(p):
-            for j in range(i + 1):
+            for j in range(i, p):
                 work[size + k] = work[k] - shrink * sums[cross + i] * sums[cross + j] - trial * sums[error + k]
                 k += 1
-        if factor_once(work, size, p):
+        if factor_once(work, size, p, work, 2 * size):
             if step == 0:
                 return 1.0 - (p + 1.0) / n
             low = trial
@@ -254,8 +271,7 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
     """
     at = arm * fit_width(p) + p + packed_size(p)
-    clear = solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work)
-    if clear and (correction == NO_CORRECTION or guard != GUARD_ALWAYS):
+    if (correction == NO_CORRECTION or guard == GUARD_AUTO) and solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
         fit[at + REPORT] = SOLVED
         fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
     else:
@@ -277,16 +293,16 @@ def solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
 
 @spliced
 def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
-    """Solve the formula as it stands if its matrix is clearly and safely positive definite, the usual case; else return False."""
+    """Solve the formula as it stands if its matrix is safely positive definite, the usual case; else return False."""
     row, theta = arm * row_width(p), arm * fit_width(p)
     gram, a = row + TERMS + p, theta + p
     take_out(arm, correction, sums, p, n_actions, work)
     trace, other_trace = write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
-    if not factor(fit, a, p):
+    if not factor(fit, a, p, work, packed_size(p)):
         return False
-    if correction != NO_CORRECTION:
-        w, w_sq = sums[row + WEIGHT], sums[row + WEIGHT_SQ]
-        if not clearly_above(fit, a, p, trace, other_trace, w_sq / (w * w)):
+    if other_trace > 0.0:
+        share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
+        if not clearly_above(fit, a, p, trace, other_trace, share) and not above(sums, gram, ridge, share, p, work):
             return False
     solve_factored(fit, a, p, sums, gram + 2 * packed_size(p) + 2, fit, theta)
     return True
@@ -294,7 +310,7 @@ def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
 
 @jit
 def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
-    """The other cases: find out whether the formula's matrix is safely positive definite, and act on it."""
+    """The other cases: Fuller's guard, or the bare formula on demand, whatever its matrix."""
     size = packed_size(p)
     row, theta = arm * row_width(p), arm * fit_width(p)
     gram, a = row + TERMS + p, theta + p
@@ -302,19 +318,14 @@ def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work
     n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
     report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
     take_out(arm, correction, sums, p, n_actions, work)
-    if guard == GUARD_AUTO:
-        write_corrected(sums, gram, work, 0, 1.0 + 1.0 / n, ridge, p, fit, a)
-        guarded = not factor_once(fit, a, p)
-    else:
-        guarded = guard == GUARD_ALWAYS
-    if guarded and correction != NO_CORRECTION:
+    if guard != GUARD_NEVER and correction != NO_CORRECTION:
         report = GUARDED
         write_corrected(sums, gram, sums, played, 0.0, ridge, p, work, 0)
         kappa = fuller_kappa(sums, cross, sums[cross - 1], played, n, p, work)
         write_corrected(sums, gram, sums, played, kappa, ridge, p, fit, a)
     else:
         write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
-    if factor_once(fit, a, p):
+    if factor_once(fit, a, p, work, size):
         solve_factored(fit, a, p, sums, cross, fit, theta)
     else:
         for k in range(size):
@@ -348,7 +359,7 @@ def write_corrected(sums, gram, c, c_at, share, ridge, p, out, out_at):
         out[out_at + k] += ridge
         trace += out[out_at + k]
         other_trace += c[c_at + k]
-        k += i + 2
+        k += p - i
     return trace, other_trace
 
 
@@ -358,7 +369,7 @@ def solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work):
     m, wide = packed_size(p), p + 1
     k = 0
     for i in range(p):
-        for j in range(i + 1):
+        for j in range(i, p):
             value = sums[gram + k] - work[k] + (ridge if i == j else 0.0)
             work[m + i * wide + j] = value
             work[m + j * wide + i] = value
@@ -404,12 +415,14 @@ def fit_width(p):
 def pack_errors(error_cov, intercept):
     """Error covariances (C, d, d) as packed rows (C, size); zero for the intercept."""
     n, d = error_cov.shape[0], error_cov.shape[1]
-    packed = np.zeros((n, packed_size(d + intercept)))
+    p = d + intercept
+    packed = np.zeros((n, packed_size(p)))
     for c in range(n):
+        k = p if intercept else 0
         for i in range(d):
-            at = packed_size(i + intercept) + intercept
-            for j in range(i + 1):
-                packed[c, at + j] = error_cov[c, i, j]
+            for j in range(i, d):
+                packed[c, k] = error_cov[c, i, j]
+                k += 1
     return packed
 
 
@@ -431,9 +444,9 @@ def add_round(sums, row, w, z, error, c, reward):
         v = w * z[i]
         sums[row + TERMS + i] += v
         sums[cross + i] += v * reward
-        for j in range(i + 1):
-            sums[k + j] += v * z[j]
-        k += i + 1
+        for j in range(p - i):
+            sums[k + j] += v * z[i + j]
+        k += p - i
 
 
 @spliced
@@ -730,7 +743,7 @@ def acceptable(x):
 
 @jit
 def is_covariance(s, work):
-    """Whether s is symmetric and positive semidefinite up to rounding."""
+    """Whether s is symmetric and positive semidefinite up to rounding; `work` has room for a packed matrix and a vector."""
     d = s.shape[0]
     largest = 0.0
     for i in range(d):
@@ -741,12 +754,12 @@ def is_covariance(s, work):
     slack = 1e-9 * largest
     k = 0
     for i in range(d):
-        for j in range(i + 1):
+        for j in range(i, d):
             if abs(s[i, j] - s[j, i]) > slack or (largest == 0.0 and s[i, j] != 0.0):
                 return False
             work[k] = s[i, j] + (slack if i == j else 0.0)
             k += 1
-    return largest == 0.0 or factor_once(work, 0, d)
+    return largest == 0.0 or factor_once(work, 0, d, work, k)
 
 
 # ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------
@@ -764,7 +777,7 @@ def features(predicted, intercept):
 @jit
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here."""
-    return 9 * n_actions + p + 2 * packed_size(p) + p * (p + 1) + row_width(p)
+    return 9 * n_actions + 2 * p + 3 * packed_size(p) + p * (p + 1)
 
 
 @jit
@@ -782,7 +795,7 @@ def decide_one(spec, tuning, fit, extra, predicted, error_cov, allowed, floor, e
     """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance) and the luck."""
     if not acceptable(predicted):
         return -1, 0.0
-    if not is_covariance(error_cov, np.empty(packed_size(predicted.size))):
+    if not is_covariance(error_cov, np.empty(packed_size(predicted.size + 1))):
         return -2, 0.0
     propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out)
     u, luck = uniform_pair(seed, 0, 0, number, LIVE)

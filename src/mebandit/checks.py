@@ -93,7 +93,7 @@ def covariance(what: str, value: Any, dim: int) -> Floats:
     elif np.ndim(value) == 1 and np.shape(value) == (dim,):
         value = np.diag(floats(what, value, (dim,)))
     matrix = floats(what, value, (dim, dim))
-    if not _kernels.is_covariance(matrix, np.empty(dim * (dim + 1) // 2)):
+    if not _kernels.is_covariance(matrix, np.empty((dim + 1) * (dim + 2) // 2)):
         gap = float(np.abs(matrix - matrix.T).max())
         if gap > 1e-9 * max(float(np.diag(matrix).max()), 0.0):
             refuse(what, "be symmetric", f"a matrix that differs from its transpose by {gap:.3g}")
@@ -108,7 +108,7 @@ def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
         return covariance(what, value, dim)[None]
     array = floats(what, value, (rounds, dim, dim))
     for t in range(rounds):
-        if not _kernels.is_covariance(array[t], np.empty(dim * (dim + 1) // 2)):
+        if not _kernels.is_covariance(array[t], np.empty((dim + 1) * (dim + 2) // 2)):
             covariance(f"{what}[{t}]", array[t], dim)
     return array
 

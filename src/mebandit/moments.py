@@ -15,9 +15,9 @@ from mebandit.values import Booleans, Floats, Integers
 
 
 def unpack(packed: Floats, p: int) -> Floats:
-    """The symmetric (..., p, p) matrix behind a packed lower triangle."""
+    """The symmetric (..., p, p) matrix behind a packed upper triangle."""
     full = np.zeros((*packed.shape[:-1], p, p))
-    rows, columns = np.tril_indices(p)
+    rows, columns = np.triu_indices(p)
     full[..., rows, columns] = packed
     full[..., columns, rows] = packed
     return full

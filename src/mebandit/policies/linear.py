@@ -132,7 +132,7 @@ class LinearPolicy:
 
     def floor_at(self, time: int) -> float:
         if not callable(self.floor):
-            return self.floor
+            return float(self.floor or 0.0)
         return float(schedules.floors(self.floor, np.array([time]), self.n_actions)[0])
 
     def refits_after(self, learned: int) -> bool:
@@ -158,7 +158,7 @@ class LinearPolicy:
         """The schedules written out for a stretch of rounds."""
         per_round = callable(self.stabilizer)
         return Plan(
-            floor=schedules.floors(self.floor, times, self.n_actions),
+            floor=schedules.floors(self.floor or 0.0, times, self.n_actions),
             exploring=times <= self.warmup,
             refit=schedules.written_out(self.refit_schedule, times, bool),
             correcting=times >= self.correct_from,
@@ -172,7 +172,7 @@ class LinearPolicy:
             fit=np.zeros((self.n_actions, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
-        diagonal = p + np.cumsum(np.arange(1, p + 1)) - 1
+        diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         state.fit[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
         state.fit[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         return state
