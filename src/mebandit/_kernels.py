@@ -512,7 +512,7 @@ def clip_to_floor(probabilities, allowed, m, floor):
         if not allowed[m, a]:
             probabilities[a] = 0.0
         elif total > 0.0:
-            probabilities[a] = floor + (1.0 - n * floor) * max(probabilities[a] - floor, 0.0) / total
+            probabilities[a] = min(floor + (1.0 - n * floor) * (max(probabilities[a] - floor, 0.0) / total), 1.0)
         else:
             probabilities[a] = 1.0 / n
 
@@ -672,20 +672,21 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
 def learn(
     spec, tuning, stabilizer, s, sums, fit, extra, z, error, c, allowed, m, action, propensity, reward, luck, refit, correcting, work
 ):
-    """One learned round: add it to the sums and, when a refit is due, solve again."""
+    """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it."""
     n_actions, p = spec[N_ACTIONS], z.size
     stale, width = p + packed_size(p) + STALE, fit_width(p)
-    learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward)
     extra[LEARNED] += 1.0
-    fit[action * width + stale] = 1.0
-    if spec[CORRECTION] == OFFERED:
-        for b in range(n_actions):
-            if allowed[m, b]:
-                fit[b * width + stale] = 1.0
-    if spec[RULE] == ROBUST:
-        learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
-    if refit:
-        refit_arms(spec, tuning, correcting, sums, fit, p, work)
+    if spec[RULE] <= ROBUST:
+        learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward)
+        fit[action * width + stale] = 1.0
+        if spec[CORRECTION] == OFFERED:
+            for b in range(n_actions):
+                if allowed[m, b]:
+                    fit[b * width + stale] = 1.0
+        if spec[RULE] == ROBUST:
+            learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
+        if refit:
+            refit_arms(spec, tuning, correcting, sums, fit, p, work)
 
 
 @jit
@@ -954,11 +955,12 @@ def reward_of(tape, b, x, action):
 
 
 @jit
-def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, record_at, next_record, start, records, arm_errors):
+def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, totals, record_at, next_record, start, records, arm_errors):
     """Play one policy through one block of the tape. Returns the number of records made so far.
 
-    benchmark is the floor of the clipped benchmark by round; totals = (standard regret, clipped regret, carried feature, guarded
-    fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per arm, at the rounds of `record_at`.
+    known is the theta that the oracles act on, benchmark the floor of the clipped benchmark by round; totals = (standard regret,
+    clipped regret, carried feature, guarded fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per
+    arm, at the rounds of `record_at`.
     """
     n_rounds, d = tape.context.shape
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
@@ -974,38 +976,38 @@ def run_block(spec, tuning, plan, sums, fit, extra, tape, benchmark, totals, rec
     for b in range(n_rounds):
         t, m, g = entry(b, tape.theta.shape[0]), entry(b, tape.allowed.shape[0]), entry(b, tape.guess.shape[0])
         observe(tape, b, totals[2], x, predicted)
-        propose(spec, tuning, fit, extra, z, tape.allowed, m, plan.floor[b], plan.exploring[b], tape.theta, t, tape.guess, g, out, work)
+        k = entry(b, known.shape[0])
+        propose(spec, tuning, fit, extra, z, tape.allowed, m, plan.floor[b], plan.exploring[b], known, k, tape.guess, g, out, work)
         action = draw(out, tape.uniform[b])
         standard, clipped = regrets(tape.theta, t, x, out, tape.allowed, m, benchmark[b])
         totals[0] += standard
         totals[1] += clipped
         if tape.carry_index >= 0:
             totals[2] = tape.carry_decay * totals[2] + tape.carry_gain[action]
-        if learns:
-            learn(
-                spec,
-                tuning,
-                plan.stabilizer,
-                entry(b, plan.stabilizer.shape[0]),
-                sums,
-                fit,
-                extra,
-                z,
-                error,
-                entry(tape.component[b], error.shape[0]),
-                tape.allowed,
-                m,
-                action,
-                out[action],
-                reward_of(tape, b, x, action),
-                tape.luck[b],
-                plan.refit[b],
-                plan.correcting[b],
-                work,
-            )
-            if plan.refit[b]:
-                for a in range(n_actions):
-                    totals[3] += fit[a * width + report] == GUARDED
+        learn(
+            spec,
+            tuning,
+            plan.stabilizer,
+            entry(b, plan.stabilizer.shape[0]),
+            sums,
+            fit,
+            extra,
+            z,
+            error,
+            entry(tape.component[b], error.shape[0]),
+            tape.allowed,
+            m,
+            action,
+            out[action],
+            reward_of(tape, b, x, action),
+            tape.luck[b],
+            plan.refit[b],
+            plan.correcting[b],
+            work,
+        )
+        if plan.refit[b]:
+            for a in range(n_actions):
+                totals[3] += fit[a * width + report] == GUARDED
         if next_record < record_at.size and record_at[next_record] == start + b + 1:
             records[next_record, 0] = totals[0]
             records[next_record, 1] = totals[1]

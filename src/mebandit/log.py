@@ -6,10 +6,10 @@ nothing that was answered, and replaying the journal in its order gives the lear
 
 import json
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Journal:
         self.durable = durable
         self._drop_torn_line()
         self._file = self.path.open("a", encoding="utf-8")
+        self.close = weakref.finalize(self, self._file.close)
+        """close the file; also called when the journal is no longer used"""
         if self._file.tell() == 0:
             self._write(HEADER)
 
@@ -54,15 +56,6 @@ class Journal:
 
     def forget(self, number: int) -> None:
         self._write({"forget": number})
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def decision_to_plain(number: int, pending: Pending) -> dict[str, Any]:

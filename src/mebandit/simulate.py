@@ -46,12 +46,11 @@ class Trajectory:
             self._play_stepwise(tape, start, benchmark)
 
     def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats) -> None:
-        if policy.known_theta is not None:
-            tape = tape._replace(theta=policy.theta_known[None])
         self.recorded = _kernels.run_block(
             policy.spec,
             policy.tuning,
             policy.plan(np.arange(start + 1, start + tape.noise.size + 1)),
+            tape.theta if policy.known_theta is None else policy.theta_known[None],
             self.state.sums,
             self.state.fit,
             self.state.extra,

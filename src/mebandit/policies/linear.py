@@ -304,7 +304,7 @@ def bayes_oracle(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
 
 
 def uniform(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
-    """Every allowed action equally likely, whatever has been learned."""
+    """Every allowed action equally likely, and nothing learned. To learn under uniform play, take meb(..., floor=1/n_actions)."""
     return _recipe("uniform", "ridge", "uniform", n_actions, dim, options)
 
 

@@ -1,0 +1,275 @@
+"""Wrong input: one clear sentence that names the argument, the rule and the value received; and nothing is changed by it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mebandit as mb
+from mebandit import states
+from mebandit.environments import Gaussian, HeartSteps
+
+NAN, INF = float("nan"), float("inf")
+GOOD: dict[str, Any] = {
+    "predicted": [[1.0, 2.0], [0.5, -1.0], [2.0, 0.3]],
+    "actions": [0, 1, 0],
+    "rewards": [1.0, 2.0, 3.0],
+    "propensities": [0.5, 0.4, 0.9],
+    "error_cov": [[0.1, 0.0], [0.0, 0.1]],
+    "ridge": 1.0,
+}
+
+BAD_VECTORS: list[Any] = [
+    [NAN, 1.0],
+    [1.0, INF],
+    [-INF, 0.0],
+    [1.0],
+    [1.0, 2.0, 3.0],
+    [[1.0, 2.0]],
+    3.0,
+    "ab",
+    [1e60, 0.0],
+    None,
+    [None, 1.0],
+]
+BAD_COVARIANCES: list[Any] = [
+    [[1.0, 0.5], [0.4, 1.0]],
+    [[1.0, 2.0], [2.0, 1.0]],
+    [[-1.0, 0.0], [0.0, 1.0]],
+    [[0.0, 1.0], [1.0, 0.0]],
+    [[1.0, NAN], [NAN, 1.0]],
+    [[INF, 0.0], [0.0, 1.0]],
+    [[1.0]],
+    np.eye(3),
+    np.ones((2, 3)),
+    -0.1,
+    NAN,
+    [0.1, -0.1],
+    "no",
+    None,
+]
+BAD_REWARDS: list[Any] = [NAN, INF, -INF, 1e60, "1.0", None, True, [1.0], 1j]
+BAD_DECISIONS: list[Any] = [0, -1, 99, 2.0, "1", None, True]
+BAD_ALLOWED: list[Any] = [[], [3], [-1], [0, 0], [False, False], [True], [0.5], "all", 1, [True, False, True], [[0]]]
+
+
+def assert_one_sentence(error: BaseException, names: str) -> None:
+    """'WHAT must RULE; got RECEIVED.', on one line, perhaps with a remedy behind it."""
+    text = str(error)
+    assert "\n" not in text
+    assert re.match(rf"^.*{names}.* must .+; got .+\.", text), text
+
+
+def learner_with_history() -> mb.Learner:
+    learner = mb.Learner(mb.meb(2, 2), seed=1)
+    learner.learn(learner.decide([1.0, 2.0], 0.1), 1.0)
+    learner.decide([0.3, 0.1], 0.1)
+    return learner
+
+
+LIVE: list[tuple[str, Callable[[mb.Learner], object]]] = [
+    *(("predicted", lambda s, v=v: s.decide(v, 0.1)) for v in BAD_VECTORS),
+    *(("predicted", lambda s, v=v: s.decide(np.array(v), 0.1 * np.eye(2))) for v in BAD_VECTORS[:5]),
+    *(("error_cov", lambda s, v=v: s.decide([1.0, 2.0], v)) for v in BAD_COVARIANCES),
+    *(("error_cov", lambda s, v=v: s.decide(np.ones(2), np.array(v))) for v in BAD_COVARIANCES[:6]),
+    *(("allowed", lambda s, v=v: s.decide([1.0, 2.0], 0.1, allowed=v)) for v in BAD_ALLOWED),
+    *(("reward", lambda s, v=v: s.learn(2, v)) for v in BAD_REWARDS),
+    *(("decision", lambda s, v=v: s.learn(v, 1.0)) for v in BAD_DECISIONS),
+    ("decision", lambda s: s.learn(1, 1.0)),
+    ("decision", lambda s: s.forget(1)),
+    ("decision", lambda s: s.learn(mb.Decision(2, 0, 0.123, np.array([0.123, 0.877])), 1.0)),
+    ("merge", lambda s: s.merge(mb.Learner(mb.meb(2, 2, floor=0.1)))),
+    ("merge", lambda s: s.merge("other")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("names", "call"), LIVE)
+@pytest.mark.parametrize("own_class", [False, True])
+def test_a_refused_live_call_changes_nothing(names: str, call: Callable[[mb.Learner], object], own_class: bool) -> None:
+    learner = learner_with_history()
+    if own_class:
+        from tests.test_policies import Stepwise
+
+        learner.policy = Stepwise(mb.meb(2, 2))
+    before = states.copied(learner.state), learner.decided, learner.learned, learner.pending
+    with pytest.raises(mb.InvalidInput) as caught:
+        call(learner)
+    assert_one_sentence(caught.value, names)
+    assert states.same(learner.state, before[0])
+    assert (learner.decided, learner.learned, learner.pending) == before[1:]
+
+
+BATCH: list[tuple[str, dict[str, Any]]] = [
+    ("predicted", {"predicted": [[NAN, 1.0]] * 3}),
+    ("predicted", {"predicted": [1.0, 2.0, 3.0]}),
+    ("predicted", {"predicted": "abc"}),
+    ("actions", {"actions": [0, 1]}),
+    ("actions", {"actions": [0, 2, 1]}),
+    ("actions", {"actions": [0, -1, 1]}),
+    ("actions", {"actions": [0, 0.5, 1]}),
+    ("actions", {"actions": ["a", "b", "c"]}),
+    ("rewards", {"rewards": [1.0, INF, 2.0]}),
+    ("rewards", {"rewards": [1.0, 2.0]}),
+    ("propensities", {"propensities": [0.5, 0.0, 0.5]}),
+    ("propensities", {"propensities": [0.5, 1.2, 0.5]}),
+    ("propensities", {"propensities": [0.5, -0.2, 0.5]}),
+    ("propensities", {"propensities": [0.5, NAN, 0.5]}),
+    ("propensities", {"propensities": [0.5, 0.5]}),
+    ("propensities", {"propensities": [[0.5, 0.5], [0.5, 0.6], [0.5, 0.5]]}),
+    ("propensities", {"propensities": [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]}),
+    ("propensities", {"propensities": [[1.5, -0.5], [0.5, 0.5], [0.5, 0.5]]}),
+    ("error_cov", {"error_cov": [[1.0, 0.5], [0.4, 1.0]]}),
+    ("error_cov", {"error_cov": np.zeros((2, 2, 2))}),
+    (r"error_cov\[1\]", {"error_cov": np.stack([np.eye(2), -np.eye(2), np.eye(2)])}),
+    ("n_actions", {"n_actions": 1}),
+    ("n_actions", {"n_actions": 2.0}),
+    ("method", {"method": "ols"}),
+    ("guard", {"guard": "sometimes"}),
+    ("ridge", {"ridge": -1.0}),
+    ("ridge", {"ridge": NAN}),
+    ("stabilizer", {"stabilizer": [0.5, 0.0]}),
+    ("stabilizer", {"stabilizer": [0.5]}),
+    ("allowed", {"allowed": [True]}),
+    ("actions", {"allowed": [True, False]}),
+    ("unit", {"unit": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(("names", "change"), BATCH)
+def test_a_refused_estimate_says_why(names: str, change: dict[str, Any]) -> None:
+    with pytest.raises(mb.InvalidInput) as caught:
+        mb.estimate(**(GOOD | change))
+    assert_one_sentence(caught.value, names)
+
+
+CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
+    ("floor", lambda: mb.meb(2, 5, floor=0.7)),
+    ("floor", lambda: mb.meb(2, 5, floor=0.0)),
+    ("floor", lambda: mb.meb(2, 5, floor=NAN)),
+    ("floor", lambda: mb.lin_ucb(2, 5, floor=-0.1)),
+    ("n_actions", lambda: mb.meb(1, 5)),
+    ("dim", lambda: mb.meb(2, 0)),
+    ("ridge", lambda: mb.lin_ucb(2, 5, ridge=0.0)),
+    ("width", lambda: mb.thompson(2, 5, width=-1.0)),
+    ("warmup", lambda: mb.meb(2, 5, warmup=1.5)),
+    ("refit", lambda: mb.meb(2, 5, refit=0)),
+    ("stabilizer", lambda: mb.meb(2, 5, stabilizer=(0.5, 0.5, 0.5))),
+    ("options", lambda: mb.meb(2, 5, flor=0.1)),
+    ("theta", lambda: mb.oracle(2, 5, theta=[[1.0]])),
+    ("horizon", lambda: mb.standard(0, 5)),
+    ("floor", lambda: mb.clipped(0.6, 100, 5)),
+    ("theta", lambda: Gaussian(theta=[1.0, 2.0])),
+    ("error_cov", lambda: Gaussian(error_cov=-1.0)),
+    ("error", lambda: Gaussian(error="cauchy")),
+    ("error_df", lambda: Gaussian(error="student_t", error_df=2.0)),
+    ("noise_sd", lambda: Gaussian(noise_sd=-0.1)),
+    ("user", lambda: HeartSteps(user=37)),
+    ("horizon", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=0)),
+    ("policy 'MEB'", lambda: mb.simulate(Gaussian(), [mb.meb(2, 4)], horizon=10)),
+    ("policies", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5), mb.meb(2, 5)], horizon=10)),
+    ("policies", lambda: mb.simulate(Gaussian(), [], horizon=10)),
+    ("seed", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=10, seed=-1)),
+    ("policy", lambda: mb.Learner(mb.oracle(2, 5))),
+]
+
+
+@pytest.mark.parametrize(("names", "make"), CONFIGURATIONS)
+def test_a_refused_configuration_says_why(names: str, make: Callable[[], object]) -> None:
+    with pytest.raises(mb.InvalidInput) as caught:
+        make()
+    assert_one_sentence(caught.value, names)
+
+
+def test_the_sentence_of_the_design() -> None:
+    with pytest.raises(mb.InvalidInput) as caught:
+        mb.meb(2, 5, floor=0.7)
+    assert str(caught.value) == "floor must be in (0, 1/n_actions] = (0, 0.5]; got 0.7."
+
+
+def corrupt(body: dict[str, Any], how: str) -> str:
+    text = json.dumps(body)
+    if how == "truncated":
+        return text[: len(text) // 2]
+    if how == "flipped digit":
+        at = text.index("0.", text.index('"state"'))
+        return text[:at] + "7" + text[at + 1 :]
+    if how == "not json":
+        return "mebandit"
+    if how == "other json":
+        return "[1, 2, 3]"
+    if how == "no checksum":
+        return json.dumps({k: v for k, v in body.items() if k != "sha256"})
+    return ""
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped digit", "not json", "other json", "no checksum", "empty"])
+def test_a_corrupted_state_file_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "state.json"
+    learner_with_history().save(path)
+    path.write_text(corrupt(json.loads(path.read_text()), how))
+    with pytest.raises(mb.LogError) as caught:
+        mb.Learner.load(path)
+    assert_one_sentence(caught.value, "state file")
+    assert path.exists()
+
+
+def test_a_state_file_of_another_version_or_policy_is_refused(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "state.json"
+    learner_with_history().save(path)
+    body = {k: v for k, v in json.loads(path.read_text()).items() if k != "sha256"}
+    for change, names in (
+        ({"version": 99}, "state file"),
+        ({"state": body["state"][:1]}, "state"),
+        ({"policy": {"type": "Unknown"}}, "type"),
+    ):
+        changed = body | change
+        seal = hashlib.sha256(json.dumps(changed).encode()).hexdigest()
+        path.write_text(json.dumps(changed | {"sha256": seal}))
+        with pytest.raises(mb.LogError) as caught:
+            mb.Learner.load(path)
+        assert_one_sentence(caught.value, names)
+    with pytest.raises(mb.LogError, match=r"state file must be readable; got .*missing.json"):
+        mb.Learner.load(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json\n",
+        '{"reward_of": 9, "reward": 1.0}\n',
+        '{"reward_of": 1}\n',
+        '{"decision": 5}\n',
+        '{"decision": 5, "predicted": [1.0], "error_cov": [[0.1]], "allowed": [0, 1], "luck": 0.5, "action": 0, "propensities": [1, 0]}\n',
+        "[1]\n",
+    ],
+)
+def test_a_corrupted_journal_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "j.jsonl"
+    learner = mb.Learner(mb.meb(2, 2), seed=1, journal=path)
+    learner.decide([1.0, 2.0], 0.1)
+    path.write_text(path.read_text() + line)
+    before = path.read_bytes()
+    with pytest.raises(mb.LogError) as caught:
+        mb.Learner.recover(mb.meb(2, 2), path, seed=1)
+    assert_one_sentence(caught.value, "line 3")
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(mb.LogError, match=r"x.csv line 1 must be"):
+        mb.read_journal(tmp_path / "x.csv")
+    with pytest.raises(mb.LogError, match=r"cleaned HeartSteps CSV|must have the columns"):
+        HeartSteps.from_csv(tmp_path / "x.csv")
+    with pytest.raises(mb.LogError, match="journal must be a readable file"):
+        mb.Learner.recover(mb.meb(2, 2), tmp_path / "none.jsonl")
+
+
+def test_there_are_at_least_a_hundred_of_them() -> None:
+    assert len(LIVE) + len(BATCH) + len(CONFIGURATIONS) >= 100

@@ -1,0 +1,239 @@
+"""Environments: what they draw has the moments they promise, in whatever pieces it is asked for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mebandit as mb
+from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2, Gaussian, HeartSteps, heartsteps
+from mebandit.values import Stretch, Tape
+
+EVERY = [Gaussian(), Gaussian(error="student_t"), Example21(), ExampleB1(), ExampleB2(), HeartSteps(), HeartSteps(user=3)]
+
+
+@pytest.mark.parametrize("environment", EVERY, ids=lambda e: type(e).__name__)
+def test_every_environment_keeps_the_contract(environment: Environment) -> None:
+    mb.check_environment(environment)
+
+
+def long_tape(environment: Environment, n: int = 60_000) -> Tape:
+    return environment.tape(Stretch(7, 0, 0, 0, n))
+
+
+def assert_mean(values: Any, expected: Any) -> None:
+    """Within 4.5 standard errors."""
+    values = np.asarray(values)
+    se = values.std(axis=0) / np.sqrt(len(values))
+    assert (np.abs(values.mean(axis=0) - expected) <= 4.5 * se + 1e-12).all()
+
+
+@pytest.mark.parametrize("error", ["normal", "student_t", "uniform", "bounded"])
+def test_gaussian_contexts_and_errors_have_their_moments(error: str) -> None:
+    mean, cov = np.array([1.0, -2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    sigma = np.array([[0.5, -0.2], [-0.2, 0.3]])
+    tape = long_tape(Gaussian(theta=np.eye(2), mean=mean, cov=cov, error_cov=sigma, error=error, error_df=9.0, noise_sd=0.7))
+    assert_mean(tape.context, mean)
+    assert_mean(np.einsum("ti,tj->tij", tape.context - mean, tape.context - mean), cov)
+    assert_mean(tape.error, 0.0)
+    assert_mean(np.einsum("ti,tj->tij", tape.error, tape.error), sigma)
+    assert_mean(np.einsum("ti,tj->tij", tape.context - mean, tape.error), 0.0)
+    assert_mean(tape.noise, 0.0)
+    assert_mean(tape.noise**2, 0.49)
+    if error == "bounded":
+        root = np.linalg.cholesky(sigma)
+        np.testing.assert_allclose(np.abs(np.linalg.solve(root, tape.error.T)), 1.0)
+
+
+def test_a_stack_of_error_covariances_is_drawn_from_and_reported() -> None:
+    levels = np.stack([0.1 * np.eye(2), np.diag([1.0, 4.0]), np.zeros((2, 2))])
+    tape = long_tape(Gaussian(theta=np.eye(2), error_cov=levels))
+    for level in range(3):
+        own = tape.component == level
+        assert_mean(own.astype(float), 1 / 3)
+        assert_mean(tape.error[own] ** 2, np.diag(levels[level]))
+    np.testing.assert_array_equal(tape.error_cov, levels)
+    assert_mean((tape.context - tape.guess)[:, :, None] * (tape.context + tape.error)[:, None, :], 0.0)
+
+
+def test_the_guess_is_the_conditional_mean() -> None:
+    """E[(x - E[x|x̃]) h(x̃)] = 0 for several h, where the environment claims to know E[x | x̃]."""
+    for environment in (Gaussian(error_cov=2.0), Example21(), ExampleB2()):
+        tape = long_tape(environment)
+        seen = tape.context + tape.error
+        for h in (np.ones_like(seen), seen, np.tanh(seen), seen**2):
+            assert_mean((tape.context - tape.guess) * h, 0.0)
+    assert np.isnan(long_tape(Gaussian(error="uniform"), 10).guess).all()
+    assert np.isnan(long_tape(HeartSteps(), 10).guess).all()
+
+
+def test_example_21_is_the_papers_joint_distribution() -> None:
+    tape = long_tape(Example21())
+    seen = np.round(tape.context + tape.error, 12)
+    for x, s, chance in ((0.2, 1.0, 0.3), (0.2, -1.0, 0.2), (-0.2, 1.0, 0.2), (-0.2, -1.0, 0.3)):
+        assert_mean(((tape.context == x) & (seen == s)).astype(float), chance)
+    assert_mean(tape.error**2, tape.error_cov[0, 0])
+
+
+def test_example_b1_never_changes_the_best_action() -> None:
+    tape = long_tape(ExampleB1())
+    gap, error = 2 * tape.context[:, 0], 2 * tape.error[:, 0]
+    assert (np.abs(error) <= 0.9 * np.abs(gap) + 1e-12).all()
+    assert_mean(np.einsum("ti,tj->tij", tape.error, tape.error), tape.error_cov[0])
+    assert_mean(tape.context[:, :, None] * tape.error[:, None, :], 0.0)
+
+
+def test_example_b1_turns_least_squares_to_its_known_limit() -> None:
+    """(E x̃x̃')^-1 E x̃x' θ_1 = (0.69084, -0.30916) for θ_1 = (1, 0): error 0.43722."""
+    x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
+    second = x.T @ x / 4
+    limit = np.linalg.solve(second + 5 * 0.81 * np.ones((2, 2)), second @ [1.0, 0.0])
+    np.testing.assert_allclose(limit, [0.69084, -0.30916], atol=5e-6)
+    np.testing.assert_allclose(np.linalg.norm(limit - [1, 0]), 0.43722, atol=5e-6)
+    results = mb.simulate(ExampleB1(), [mb.greedy(2, 2, floor=0.5)], horizon=20_000, replicates=10, references=False)
+    final = results.estimation_error[0, :, -1, 1]
+    assert abs(final.mean() - 0.43722) < 4.5 * final.std(ddof=1) / np.sqrt(10)
+
+
+def test_heartsteps_carries_the_burden() -> None:
+    """B_{t+1} = 0.95 B_t + 1{A_t = 1}, B_1 = 0: seen through a policy that records what it was shown, without error."""
+    seen: list[float] = []
+    taken: list[int] = []
+
+    class Recorder:
+        n_actions, dim = 2, 7
+
+        def init(self) -> None:
+            return None
+
+        def propensities(self, state: None, observation: mb.Observation) -> Any:
+            seen.append(float(observation.predicted[6]))
+            return np.array([0.5, 0.5])
+
+        def update(self, state: None, round: mb.Round) -> None:
+            taken.append(round.action)
+
+    mb.simulate(HeartSteps(burden_error_var=0.0), [Recorder()], horizon=60, replicates=1, references=False)  # type: ignore[list-item]
+    burden = 0.0
+    for shown, action in zip(seen, taken, strict=True):
+        assert shown == pytest.approx(burden, abs=1e-12)
+        burden = 0.95 * burden + action
+
+
+def test_heartsteps_draws_a_user_per_replicate() -> None:
+    environment = HeartSteps()
+    assert environment.user_theta.shape == (37, 2, 7)
+    users = {environment.user_of(Stretch(1, 0, replicate, 0, 1)) for replicate in range(300)}
+    assert len(users) > 30
+    np.testing.assert_array_equal(
+        environment.tape(Stretch(1, 0, 4, 0, 1)).theta[0], environment.user_theta[environment.user_of(Stretch(1, 0, 4, 0, 1))]
+    )
+    gap = environment.user_theta[:, 1] - environment.user_theta[:, 0]
+    assert not gap[:, [1, 2, 3]].any()
+    assert gap[:, [0, 4, 6]].all()
+
+
+CSV = """"user","sum_step.log","jbsteps30pre.log","other.location","work.location","dec.temperature","sd_steps60","dosage","send","jbsteps30.log"
+"""
+
+
+def write_study(path: Path, n: int = 60, seed: int = 0) -> np.ndarray[Any, Any]:
+    """A made-up study in the layout of the cleaned CSV: two users, some rows to be dropped."""
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack(
+        [
+            np.repeat([4, 9], n // 2),
+            rng.normal(8, 1, n),
+            np.where(rng.random(n) < 0.3, np.log(0.5), rng.normal(5, 1, n)),
+            rng.random(n) < 0.3,
+            rng.random(n) < 0.3,
+            rng.normal(15, 8, n),
+            rng.random(n) < 0.5,
+            rng.uniform(0, 8, n),
+            rng.random(n) < 0.6,
+            rng.normal(4, 1, n),
+        ]
+    ).astype(float)
+    rows[30:, 3], rows[30:, 4] = 0, 0  # the second user is always at home, so home is left out of that fit
+    rows[5, 5], rows[6, 5], rows[7, 6] = np.nan, -200.0, np.nan
+    lines = [",".join("NA" if np.isnan(v) else repr(float(v)) for v in row) for row in rows]
+    path.write_text(CSV + "\n".join(lines) + "\n")
+    return rows
+
+
+def test_from_csv_is_the_least_squares_fit_of_the_specification(tmp_path: Path) -> None:
+    """The fit again by hand: drop, standardise, drop, regress; per user, with and without the home columns."""
+    rows = write_study(tmp_path / "study.csv")
+    environment = HeartSteps.from_csv(tmp_path / "study.csv")
+    kept = rows[~np.isnan(rows[:, 5]) & (rows[:, 5] > -100)]
+    for j in (1, 2, 5):
+        kept[:, j] = (kept[:, j] - kept[:, j].mean()) / kept[:, j].std(ddof=1)
+    kept = kept[~np.isnan(kept).any(axis=1)]
+    assert len(kept) == 57
+    for index, user in enumerate((4, 9)):
+        own = kept[kept[:, 0] == user]
+        yesterday, prior, other, work, temperature, variation, dosage, send, reward = own.T[1:]
+        home = ((other == 0) & (work == 0)).astype(float)
+        columns = [np.ones_like(send), yesterday, prior, temperature, variation, dosage, send, send * variation, send * dosage]
+        if user == 4:
+            columns += [home, send * home]
+        b = np.linalg.lstsq(np.column_stack(columns), reward, rcond=None)[0]
+        h, sh = (b[9], b[10]) if user == 4 else (0.0, 0.0)
+        base = np.array([b[0], b[1], b[2], b[3], b[4], h, b[5]])
+        np.testing.assert_allclose(environment.user_theta[index, 0], base, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            environment.user_theta[index, 1], base + np.array([b[6], 0, 0, 0, b[7], sh, b[8]]), rtol=1e-10, atol=1e-12
+        )
+    mb.check_environment(environment)
+
+
+def test_rows_of_the_study_are_drawn_or_taken_in_turn(tmp_path: Path) -> None:
+    write_study(tmp_path / "study.csv")
+    study = heartsteps.read_study(tmp_path / "study.csv")
+    own = study.context[study.user == 4, :6]
+    in_turn = HeartSteps.from_csv(tmp_path / "study.csv", in_turn=True, user=0).tape(Stretch(1, 0, 0, 0, 2 * len(own)))
+    np.testing.assert_array_equal(in_turn.context[:, :6], np.vstack([own, own]))
+    drawn = HeartSteps.from_csv(tmp_path / "study.csv", user=0).tape(Stretch(1, 0, 0, 0, 500))
+    assert {tuple(row) for row in drawn.context[:, :6]} == {tuple(row) for row in own}
+
+
+def test_the_built_in_mixture_keeps_means_and_shares(tmp_path: Path) -> None:
+    """The description's mixture has the same feature means and, within components, the pooled covariance of the data it came from."""
+    write_study(tmp_path / "study.csv", n=400)
+    study = heartsteps.read_study(tmp_path / "study.csv")
+    user = heartsteps.describe_study(study)["users"][0]
+    own = study.context[study.user == 4]
+    share = np.array([part["share"] for part in user["components"]])
+    means = np.array([[*part["mean"], part["variation"], part["home"]] for part in user["components"]])
+    np.testing.assert_allclose(share @ means, own[:, 1:6].mean(axis=0), atol=1e-4)
+
+
+def test_the_built_in_description_is_that_of_the_public_data() -> None:
+    """Where the cleaned CSV is at hand (it is not part of the repository): 6394 rows, 37 users, the same coefficients to the last bits."""
+    path = Path(__file__).parents[2] / "shared" / "data" / "heartsteps" / "HS1_cleaned_for_simulation.csv"
+    if not path.exists():
+        pytest.skip("the public HeartSteps CSV is not on this machine")
+    assert len(heartsteps.read_study(path).user) == 6394
+    np.testing.assert_allclose(HeartSteps.from_csv(path).user_theta, HeartSteps().user_theta, rtol=1e-9, atol=1e-11)
+
+
+def test_check_environment_names_the_broken_rule() -> None:
+    class Drifting:
+        n_actions, dim, calls = 2, 5, 0
+
+        def tape(self, stretch: Stretch) -> Tape:
+            self.calls += 1
+            return Gaussian().tape(stretch._replace(seed=self.calls))
+
+    with pytest.raises(mb.InvalidInput, match=r"Drifting.tape must be a pure function of the stretch"):
+        mb.check_environment(Drifting())
+    with pytest.raises(mb.InvalidInput, match="environment must have n_actions, dim and tape"):
+        mb.check_environment(3)
+
+
+def test_configurations_compare_and_hash() -> None:
+    assert Gaussian(error_cov=1.0) == Gaussian(error_cov=np.eye(5))
+    assert hash(Gaussian()) == hash(replace(Gaussian(), noise_sd=0.1))
+    assert Gaussian() != Gaussian(noise_sd=0.2)

@@ -1,0 +1,311 @@
+"""Estimators against the paper's formulas, its closed forms, and published errors-in-variables output."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import mebandit as mb
+from mebandit import estimators, moments
+from tests import reference
+from tests.strategies import Case, logs
+
+
+def estimate(case: Case, **options: object) -> mb.Estimate:
+    settings: dict[str, object] = {"n_actions": case.n_actions, "ridge": 0.5, "stabilizer": case.stabilizer} | options
+    return mb.estimate(case.x, case.actions, case.r, case.propensities, case.sigma, **settings)  # type: ignore[arg-type]
+
+
+def close(ours: object, theirs: object, condition: float = 1.0) -> None:
+    """Agreement to rounding, given the condition number of the matrix solved with."""
+    scale = float(np.abs(np.asarray(theirs)).max()) + 1e-300
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=0, atol=1e-12 * max(condition, 1.0) * scale)
+
+
+@given(logs())
+def test_ridge_is_the_formula(case: Case) -> None:
+    theta = estimate(case, method="ridge").theta
+    for a in range(case.n_actions):
+        close(theta[a], reference.ridge_estimate(case.x, case.actions, case.r, a, 0.5), 1e3)
+
+
+@given(logs(), st.sampled_from(["naive", "meb"]))
+def test_corrected_estimates_are_the_formulas_where_the_guard_stays_out(case: Case, method: str) -> None:
+    found = estimate(case, method=method)
+    for a in range(case.n_actions):
+        if found.guarded[a]:
+            continue
+        if method == "naive":
+            expected = reference.naive_estimate(case.x, case.actions, case.r, case.sigma, a, 0.5)
+        else:
+            expected = reference.proposed_estimate(
+                case.x, case.actions, case.r, case.sigma, case.taken, case.stabilizer, case.allowed, a, 0.5
+            )
+        smallest = found.diagnostics["smallest_eigenvalue"][a] * max(found.diagnostics["n_effective"][a], 1e-9)
+        close(found.theta[a], expected, 1e4 / smallest)
+
+
+@given(logs(rounds=(40, 120), error=0.02))
+def test_the_guard_stays_out_where_the_matrix_is_safely_positive_definite(case: Case) -> None:
+    found = estimate(case)
+    for a in range(case.n_actions):
+        matrix = reference.proposed_matrix(case.x, case.actions, case.sigma, case.taken, case.stabilizer, case.allowed, a)
+        taken = np.einsum("t,tij->ij", case.stabilizer[:, a] * case.allowed[:, a], case.sigma)
+        w = reference.stabilized_weights(case.actions, case.taken, case.stabilizer, a)
+        if not w.any():
+            continue
+        n = w.sum() ** 2 / (w**2).sum()
+        margin = float(np.linalg.eigvalsh(matrix + 0.5 * np.eye(case.x.shape[1]) - taken / n)[0])
+        if abs(margin) > 1e-9:
+            assert bool(found.guarded[a]) == (margin < 0)
+
+
+@given(logs(rounds=(12, 60), restricted=False, error=2.0))
+def test_the_guard_is_fullers_estimator(case: Case) -> None:
+    d = case.x.shape[1]
+    counts = np.bincount(case.actions, minlength=case.n_actions)
+    assume((counts > d + 2).all())
+    found = mb.estimate(case.x, case.actions, case.r, case.propensities, case.sigma, n_actions=case.n_actions, guard="always")
+    for a in range(case.n_actions):
+        u = np.where(case.actions == a, 1 / case.taken, 0.0)
+        theta, kappa = reference.fuller_estimate(case.x, case.r, u, case.sigma)
+        assert found.guarded[a]
+        np.testing.assert_allclose(found.diagnostics["kappa"][a], kappa, atol=1e-9)
+        np.testing.assert_allclose(found.theta[a], theta, rtol=1e-5, atol=1e-7)
+
+
+@given(logs(error=5.0), st.sampled_from(["auto", "always"]), st.sampled_from(["naive", "meb"]))
+def test_no_nan_and_no_indefinite_matrix_leaves_a_guarded_estimate(case: Case, guard: str, method: str) -> None:
+    found = estimate(case, guard=guard, method=method)
+    assert np.isfinite(found.theta).all()
+    assert (found.diagnostics["smallest_eigenvalue"] > 0).all()
+
+
+def test_without_the_guard_the_formula_stands_even_if_indefinite() -> None:
+    rng = np.random.default_rng(3)
+    x, actions, r = rng.normal(size=(30, 2)), np.arange(30) % 2, rng.normal(size=30)
+    sigma = np.tile(3 * np.eye(2), (30, 1, 1))
+    bare = mb.estimate(x, actions, r, np.full(30, 0.5), 3.0, guard="never")
+    half, everyone = np.full((30, 2), 0.5), np.ones((30, 2))
+    for a in (0, 1):
+        expected = reference.proposed_estimate(x, actions, r, sigma, np.full(30, 0.5), half, everyone, a, 0.0)
+        np.testing.assert_allclose(bare.theta[a], expected, rtol=1e-10)
+    assert not bare.guarded.any()
+    assert (bare.diagnostics["smallest_eigenvalue"] < 0).all()
+    assert mb.estimate(x, actions, r, np.full(30, 0.5), 3.0).guarded.all()
+
+
+@given(logs(), st.data())
+def test_half_and_half_is_the_whole_bit_for_bit_when_added_in_order(case: Case, data: st.DataObject) -> None:
+    n, d = case.x.shape
+    cut = data.draw(st.integers(0, n))
+    weighting, correction = estimators.RECIPES["meb"]
+    rounds = moments.check_rounds(
+        case.x, case.actions, case.r, case.propensities, case.sigma, n_actions=case.n_actions, stabilizer=case.stabilizer
+    )
+
+    def part(start: int, stop: int, onto: moments.Moments) -> moments.Moments:
+        pieces = [field[start:stop] if len(field) == n else field for field in rounds]
+        return moments.add_rounds(onto, moments.Rounds(*pieces), weighting=weighting, correction=correction)  # type: ignore[arg-type]
+
+    start = moments.zeros(case.n_actions, d)
+    whole = part(0, n, start)
+    np.testing.assert_array_equal(part(cut, n, part(0, cut, start)).sums, whole.sums)
+    merged = moments.merge(part(0, cut, start), part(cut, n, start))
+    np.testing.assert_allclose(merged.sums, whole.sums, rtol=1e-12, atol=1e-12 * np.abs(whole.sums).max())
+    np.testing.assert_array_equal(merged.sums, moments.merge(part(cut, n, start), part(0, cut, start)).sums)
+    assert not start.sums.any(), "the memory given is left as it was"
+
+
+@given(logs(restricted=False), st.floats(0.01, 100))
+def test_a_constant_stabilizer_cancels(case: Case, constant: float) -> None:
+    first = estimate(case, stabilizer=np.full(case.n_actions, 0.3), ridge=0.0, guard="never") if _full_rank(case) else None
+    assume(first is not None)
+    assert first is not None
+    second = estimate(case, stabilizer=np.full(case.n_actions, constant), ridge=0.0, guard="never")
+    close(second.theta, first.theta, 1e6 / np.abs(first.diagnostics["smallest_eigenvalue"]).min())
+
+
+def _full_rank(case: Case) -> bool:
+    return bool((np.bincount(case.actions, minlength=case.n_actions) > case.x.shape[1] + 1).all())
+
+
+@given(logs(rounds=(30, 60), restricted=False))
+def test_without_error_and_with_unit_weights_meb_is_least_squares(case: Case) -> None:
+    assume(_full_rank(case))
+    n = len(case.x)
+    flat = np.full(n, 1 / case.n_actions)
+    ours = mb.estimate(case.x, case.actions, case.r, flat, 0.0, n_actions=case.n_actions)
+    plain = mb.estimate(case.x, case.actions, case.r, flat, 0.0, n_actions=case.n_actions, method="ridge")
+    close(ours.theta, plain.theta, 1e6)
+    assert not ours.guarded.any()
+
+
+@given(logs(), st.sampled_from(["ridge", "naive", "meb"]), st.randoms(use_true_random=False))
+def test_relabelling_actions_permutes_everything(case: Case, method: str, random: object) -> None:
+    order = list(range(case.n_actions))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    new = np.array(order)
+    inverse = np.argsort(new)
+    relabelled = case._replace(
+        actions=new[case.actions], propensities=case.propensities[:, inverse], stabilizer=case.stabilizer[:, inverse]
+    )
+    np.testing.assert_array_equal(estimate(relabelled, method=method).theta[new], estimate(case, method=method).theta)
+
+
+@given(logs(rounds=(30, 80), restricted=False, error=0.05), st.integers(0, 2**32 - 1), st.sampled_from(["ridge", "naive", "meb"]))
+def test_a_linear_map_of_the_context_maps_the_parameters(case: Case, seed: int, method: str) -> None:
+    assume(_full_rank(case))
+    d = case.x.shape[1]
+    a = np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0] * np.linspace(0.5, 2.0, d)
+    moved = case._replace(x=case.x @ a.T, sigma=a @ case.sigma @ a.T)
+    first, second = estimate(case, method=method, ridge=0.0), estimate(moved, method=method, ridge=0.0)
+    assume(not first.guarded.any() and (first.diagnostics["smallest_eigenvalue"] > 1e-3).all())
+    assert not second.guarded.any()
+    np.testing.assert_allclose(second.theta, first.theta @ np.linalg.inv(a), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rho", "limit"), [(-0.5, -1.0), (0.0, -7 / 6), (0.5, -29 / 19)])
+def test_example_b2_limits(rho: float, limit: float) -> None:
+    """The naive estimate of θ_0 tends to -1.5 (ρ² + 7)/(ρ³ - 4ρ + 9), the proposed one to -1."""
+    np.testing.assert_allclose(limit, -1.5 * (rho**2 + 7) / (rho**3 - 4 * rho + 9), rtol=1e-12)
+    rng = np.random.default_rng(11)
+    n = 400_000
+    noisy = 1 + rng.uniform(-2, 2, (n, 1))
+    p1 = np.where(noisy[:, 0] > rho, 2 / 3, 1 / 3)
+    actions = (rng.random(n) < p1).astype(int)
+    rewards = np.where(actions == 1, 1.0, -1.0) + rng.uniform(-0.1, 0.1, n)
+    propensities = np.where(actions == 1, p1, 1 - p1)
+    naive = mb.estimate(noisy, actions, rewards, propensities, 4 / 3, method="naive")
+    proposed = mb.estimate(noisy, actions, rewards, propensities, 4 / 3)
+    assert abs(naive.theta[0, 0] - limit) < 4.5 * naive.std_error[0, 0]
+    assert abs(proposed.theta[0, 0] + 1) < 4.5 * proposed.std_error[0, 0]
+    assert abs(proposed.theta[1, 0] - 1) < 4.5 * proposed.std_error[1, 0]
+
+
+def test_least_squares_is_attenuated_to_its_known_limit() -> None:
+    """θ̂ -> (Σx + Σe)^-1 Σx θ (App. B), here without actions mattering: uniform play, contexts of mean zero."""
+    rng = np.random.default_rng(5)
+    n, theta = 200_000, np.array([[1.0, -2.0], [3.0, 0.5]])
+    root = np.array([[1.0, 0.4], [0.0, 0.8]])
+    cov_x, cov_e = root @ root.T, np.array([[0.5, 0.2], [0.2, 0.3]])
+    x = rng.normal(size=(n, 2)) @ root.T
+    noisy = x + rng.multivariate_normal([0, 0], cov_e, n)
+    actions = rng.integers(0, 2, n)
+    rewards = (theta[actions] * x).sum(axis=1) + rng.normal(0, 0.1, n)
+    limit = theta @ np.linalg.solve(cov_x + cov_e, cov_x).T
+    plain = mb.estimate(noisy, actions, rewards, np.full(n, 0.5), cov_e, method="ridge")
+    corrected = mb.estimate(noisy, actions, rewards, np.full(n, 0.5), cov_e)
+    assert (np.abs(plain.theta - limit) < 4.5 * plain.std_error).all()
+    assert (np.abs(corrected.theta - theta) < 4.5 * corrected.std_error).all()
+    assert (np.abs(plain.theta - theta) > 10 * plain.std_error).all()
+
+
+def test_fullers_corn_data() -> None:
+    """Fuller (1987, sec. 1.2): corn yield on soil nitrogen, error variance 57; slope 0.4232, intercept 67.56.
+
+    Fuller's moments have the divisor n - 1, ours n, so the variance to subtract is 57 (n - 1) / n.
+    """
+    crop = np.array([86, 115, 90, 86, 110, 91, 99, 96, 99, 104, 96], dtype=float)
+    nitrogen = np.array([70, 97, 53, 64, 95, 64, 50, 70, 94, 69, 51], dtype=float)
+    both = mb.estimate(
+        np.tile(nitrogen, 2)[:, None], np.repeat([0, 1], 11), np.tile(crop, 2), np.full(22, 0.5), 57 * 10 / 11, intercept=True
+    )
+    np.testing.assert_allclose(both.theta.ravel(), 0.4232, atol=5e-5)
+    np.testing.assert_allclose(both.intercept, 67.56, atol=5e-3)
+    assert not both.guarded.any()
+
+
+def test_standard_errors_match_the_spread_of_estimates() -> None:
+    """Under uniform play, over 400 logs: the mean of the squared standard errors is the variance of the estimates."""
+    rng = np.random.default_rng(8)
+    estimates, variances, contrasts = [], [], []
+    for _ in range(400):
+        x = rng.normal(1, 1, (400, 2))
+        actions = rng.integers(0, 2, 400)
+        rewards = np.where(actions == 1, x[:, 0] - x[:, 1], x[:, 0]) + rng.normal(0, 0.5, 400)
+        found = mb.estimate(x + rng.normal(0, 0.5, x.shape), actions, rewards, np.full(400, 0.5), 0.25)
+        estimates.append(found.theta)
+        variances.append(found.std_error**2)
+        contrasts.append(found.contrast(1, 0).std_error ** 2)
+    spread = np.var(estimates, axis=0, ddof=1)
+    relative = 4.5 * np.sqrt(2 / 399)
+    np.testing.assert_allclose(np.mean(variances, axis=0), spread, rtol=relative + 0.05)
+    gaps = np.array(estimates)[:, 1] - np.array(estimates)[:, 0]
+    np.testing.assert_allclose(np.mean(contrasts, axis=0), np.var(gaps, axis=0, ddof=1), rtol=relative + 0.05)
+
+
+def test_clustering_adds_within_a_unit_before_squaring() -> None:
+    rng = np.random.default_rng(2)
+    x, actions, r = rng.normal(size=(60, 2)), np.arange(60) % 2, rng.normal(size=60)
+    each = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1)
+    own = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1, unit=np.arange(60))
+    np.testing.assert_allclose(own.covariance, each.covariance)
+    doubled = mb.estimate(
+        np.repeat(x, 2, axis=0), np.repeat(actions, 2), np.repeat(r, 2), np.full(120, 0.5), 0.1, unit=np.repeat(np.arange(60), 2)
+    )
+    np.testing.assert_allclose(doubled.theta, each.theta, rtol=1e-9)
+    np.testing.assert_allclose(doubled.covariance, each.covariance, rtol=1e-9)
+
+
+def test_intervals_and_contrasts_have_the_right_shapes() -> None:
+    rng = np.random.default_rng(4)
+    x, actions, r = rng.normal(size=(90, 2)), np.arange(90) % 3, rng.normal(size=90)
+    found = mb.estimate(x, actions, r, np.full(90, 1 / 3), 0.1, n_actions=3, intercept=True)
+    assert found.interval().shape == (3, 2, 2)
+    np.testing.assert_allclose(found.interval(0.95).mean(axis=-1), found.theta)
+    np.testing.assert_allclose(np.diff(found.interval(0.95))[..., 0], 2 * 1.959964 * found.std_error, rtol=1e-6)
+    gap = found.contrast(2, 0)
+    np.testing.assert_array_equal(gap.theta, found.theta[2] - found.theta[0])
+    np.testing.assert_allclose(gap.std_error**2, found.std_error[2] ** 2 + found.std_error[0] ** 2, rtol=0.5)
+
+
+def test_an_arm_without_data_is_an_error_without_ridge_and_zero_with_it() -> None:
+    x, r = np.ones((5, 1)) * np.arange(1, 6)[:, None], np.ones(5)
+    with pytest.raises(mb.SingularMoments, match="theta of action 1 must be identified by the data; got 0 rounds"):
+        mb.estimate(x, np.zeros(5, int), r, np.full(5, 0.5), 0.1)
+    assert mb.estimate(x, np.zeros(5, int), r, np.full(5, 0.5), 0.1, ridge=1.0).theta[1, 0] == 0.0
+
+
+def test_a_round_teaches_nothing_about_an_action_that_was_not_allowed() -> None:
+    """Adding forced rounds of action 0 leaves action 1's estimate as it was, in every estimator."""
+    rng = np.random.default_rng(6)
+    x, actions, r = rng.normal(size=(40, 2)), np.arange(40) % 2, rng.normal(size=40)
+    pi = np.full((40, 2), 0.5)
+    forced_pi = np.vstack([pi, np.tile([1.0, 0.0], (20, 1))])
+    forced_x, forced_r = np.vstack([x, rng.normal(size=(20, 2))]), np.concatenate([r, rng.normal(size=20)])
+    forced_actions = np.concatenate([actions, np.zeros(20, int)])
+    for method in ("ridge", "naive", "meb"):
+        before = mb.estimate(x, actions, r, pi, 0.1, method=method)
+        after = mb.estimate(forced_x, forced_actions, forced_r, forced_pi, 0.1, method=method)
+        np.testing.assert_allclose(after.theta[1], before.theta[1], rtol=1e-12)
+        assert (np.abs(after.theta[0] - before.theta[0]) > 1e-3).all()
+
+
+def test_the_method_of_moments_contains_the_proposed_estimator() -> None:
+    """App. D.3 with f = (x̃x̃' - Σe, x̃ r) and φ(G, c) = G^-1 c, up to the weights of Σe (Σ w Σe in place of Σ π^nd Σe)."""
+    rng = np.random.default_rng(9)
+    n = 50_000
+    x = rng.normal(1, 1, (n, 2))
+    noisy = x + rng.normal(0, 0.5, x.shape)
+    p1 = np.where(noisy[:, 0] > 1, 0.8, 0.2)
+    actions = (rng.random(n) < p1).astype(int)
+    rewards = np.where(actions == 1, x @ [1.0, 2.0], x @ [0.5, -1.0])
+    taken = np.where(actions == 1, p1, 1 - p1)
+
+    def gram(z: reference.Floats, y: reference.Floats) -> reference.Floats:
+        return np.einsum("ti,tj->tij", z, z) - 0.25 * np.eye(2)
+
+    found = mb.estimate_moments(
+        [gram, lambda z, y: z * y[:, None]],
+        np.linalg.solve,
+        context=noisy,
+        actions=actions,
+        outcome=rewards,
+        propensities=taken,
+        action=1,
+    )
+    direct = mb.estimate(noisy, actions, rewards, taken, 0.25)
+    assert (np.abs(found - [1.0, 2.0]) < 4.5 * direct.std_error[1]).all()
+    naive = mb.estimate(noisy, actions, rewards, taken, 0.25, method="naive")
+    assert (np.abs(naive.theta[1] - [1.0, 2.0]) > 4.5 * naive.std_error[1]).any(), "the unweighted moments are biased here"

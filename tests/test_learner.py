@@ -1,0 +1,305 @@
+"""The live learner: any order of rewards, nothing lost, nothing changed by a refused call."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mebandit as mb
+from mebandit import states
+from mebandit.values import Observation, Round
+from tests import reference
+
+
+def drive(learner: mb.Learner, n: int, *, seed: int = 0, restrict: bool = True) -> list[mb.Decision]:
+    """n decisions on random contexts, some of them restricted; no rewards yet."""
+    rng = np.random.default_rng(seed)
+    d, k = learner.policy.dim, learner.policy.n_actions
+    made = []
+    for _ in range(n):
+        allowed = [int(rng.integers(k))] if restrict and rng.random() < 0.2 else None
+        made.append(learner.decide(rng.normal(1, 1, d), 0.2 * np.eye(d), allowed=allowed))
+    return made
+
+
+def reward_of(decision: mb.Decision) -> float:
+    return float(np.sin(decision.id * 12.9898))
+
+
+@pytest.mark.parametrize("make", [mb.meb, mb.meb_naive, mb.greedy, mb.lin_ucb, mb.thompson])
+def test_the_learner_is_the_policys_fold(make: Any) -> None:
+    """decide + learn gives the propensities and the state of the pure three-method policy, bit for bit."""
+    policy = make(3, 2, warmup=4)
+    learner, state = mb.Learner(policy, seed=5), policy.init()
+    rng = np.random.default_rng(1)
+    for t in range(1, 80):
+        x, s = rng.normal(size=2), np.diag(rng.uniform(0, 0.5, 2))
+        allowed = np.ones(3, dtype=bool) if t % 5 else np.array([True, False, True])
+        decision = learner.decide(x, s, allowed=allowed)
+        luck = learner._pending[decision.id].observation.luck
+        observation = Observation(x, s, allowed, t, luck)
+        np.testing.assert_array_equal(decision.propensities, policy.propensities(state, observation))
+        assert decision.propensity == decision.propensities[decision.action]
+        assert allowed[decision.action]
+        reward = float(rng.normal())
+        learner.learn(decision, reward)
+        state = policy.update(state, Round(observation, decision.action, decision.propensities, reward))
+        assert states.same(learner.state, state)
+
+
+def test_actions_are_drawn_with_the_probabilities_reported() -> None:
+    learner = mb.Learner(mb.thompson(3, 1, floor=0.1), seed=2)
+    for decision in drive(learner, 30, restrict=False):
+        learner.learn(decision, reward_of(decision))
+    counts, expected, variance = np.zeros(3), np.zeros(3), np.zeros(3)
+    for decision in drive(learner, 20_000, seed=4, restrict=False):
+        counts[decision.action] += 1
+        expected += decision.propensities
+        variance += decision.propensities * (1 - decision.propensities)
+        learner.forget(decision)
+    assert (np.abs(counts - expected) < 4.5 * np.sqrt(variance)).all()
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 25))
+def test_rewards_may_come_in_any_order_or_never(seed: int, n: int) -> None:
+    """The sums are those of the rounds that were rewarded, in the order in which they were."""
+    rng = np.random.default_rng(seed)
+    policy = mb.meb(2, 2)
+    learner = mb.Learner(policy, seed=1)
+    made = drive(learner, n, seed=seed)
+    pending = dict(learner._pending)
+    order = rng.permutation(n)[: rng.integers(0, n + 1)]
+    for i in order:
+        learner.learn(made[i] if i % 2 else made[i].id, reward_of(made[i]))
+    rounds = [Round(*pending[made[i].id], reward=reward_of(made[i])) for i in order]
+    assert states.same(learner.state, mb.replay(policy, rounds))
+    assert learner.waiting == n - len(order)
+    assert set(learner.pending) == {d.id for d in made} - {made[i].id for i in order}
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 20), st.integers(0, 10), st.sampled_from(["meb", "lin_ucb", "thompson", "robust"]))
+def test_save_and_load_are_exact(seed: int, learned: int, waiting: int, name: str) -> None:
+    import tempfile
+
+    policy = mb.robust_ucb(2, 3, horizon=9) if name == "robust" else getattr(mb, name)(2, 3, floor=mb.schedules.Power(-0.2, 0.5))
+    learner = mb.Learner(policy, seed=seed)
+    for decision in drive(learner, learned + waiting, seed=seed)[:learned]:
+        learner.learn(decision, reward_of(decision))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.json"
+        learner.save(path)
+        loaded = mb.Learner.load(path)
+        assert sorted(os.listdir(folder)) == ["state.json"]
+    assert loaded.policy == learner.policy
+    assert states.same(loaded.state, learner.state)
+    assert (loaded.decided, loaded.learned, loaded.pending) == (learner.decided, learner.learned, learner.pending)
+    for number in learner.pending:
+        learner.learn(number, 0.5)
+        loaded.learn(number, 0.5)
+    again, same = drive(learner, 5, seed=9), drive(loaded, 5, seed=9)
+    assert [(d.id, d.action, d.propensity) for d in again] == [(d.id, d.action, d.propensity) for d in same]
+    assert states.same(loaded.state, learner.state)
+
+
+def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
+    class Counting:
+        """Plays the arms in proportion to 1 + the number of positive rewards."""
+
+        n_actions, dim = 2, 1
+
+        def __repr__(self) -> str:
+            return "Counting()"
+
+        def init(self) -> dict[str, Any]:
+            return {"wins": np.zeros(2), "rounds": 0}
+
+        def propensities(self, state: dict[str, Any], observation: Observation) -> reference.Floats:
+            weights: reference.Floats = (1 + state["wins"]) * observation.allowed
+            return weights / weights.sum()
+
+        def update(self, state: dict[str, Any], round: Round) -> dict[str, Any]:
+            wins = state["wins"].copy()
+            wins[round.action] += round.reward > 0
+            return {"wins": wins, "rounds": state["rounds"] + 1}
+
+    mb.check_policy(Counting())
+    learner = mb.Learner(Counting(), seed=3)
+    for decision in drive(learner, 30):
+        learner.learn(decision, reward_of(decision))
+    learner.save(tmp_path / "own.json")
+    with pytest.raises(mb.LogError, match="must be loaded with its policy; got none"):
+        mb.Learner.load(tmp_path / "own.json")
+    loaded = mb.Learner.load(tmp_path / "own.json", policy=Counting())
+    assert states.same(loaded.state, learner.state)
+    assert loaded.state["rounds"] == 30
+    with pytest.raises(mb.InvalidInput, match="policy must be a linear one, to give an estimate; got Counting"):
+        learner.estimate()
+    with pytest.raises(mb.InvalidInput, match="run the same policy"):
+        learner.merge(mb.Learner(mb.meb(2, 1)))
+
+
+def test_merge_knows_what_both_sites_learned() -> None:
+    policy = mb.meb(2, 2)
+    first, second = mb.Learner(policy, seed=1), mb.Learner(policy, seed=2)
+    for learner, n in ((first, 40), (second, 25)):
+        for decision in drive(learner, n, seed=n)[:-3]:
+            learner.learn(decision, reward_of(decision))
+    kept = first.state
+    merged = first.merge(second)
+    np.testing.assert_array_equal(merged.state.sums, first.state.sums + second.state.sums)
+    assert (merged.decided, merged.learned, merged.pending) == (65, 59, first.pending)
+    assert states.same(first.state, kept)
+    merged.learn(first.pending[0], 1.0)
+    assert first.waiting == 3
+
+
+def test_estimate_is_that_of_the_batch(tmp_path: Path) -> None:
+    learner = mb.Learner(mb.meb(2, 2, intercept=True), seed=1, journal=tmp_path / "trial.jsonl")
+    for decision in drive(learner, 120):
+        learner.learn(decision, reward_of(decision))
+    log = mb.read_journal(tmp_path / "trial.jsonl")
+    batch = mb.estimate(
+        log.predicted, log.actions, log.rewards, log.propensities, log.error_cov, ridge=1.0, intercept=True, allowed=log.allowed
+    )
+    live = learner.estimate()
+    np.testing.assert_array_equal(live.theta, batch.theta)
+    np.testing.assert_array_equal(live.theta, learner.theta)
+    np.testing.assert_array_equal(live.intercept, batch.intercept)
+    assert np.isnan(live.std_error).all()
+    assert np.isfinite(batch.std_error).all()
+
+
+def test_a_forced_round_is_taken_with_certainty_and_logged_so(tmp_path: Path) -> None:
+    learner = mb.Learner(mb.meb(3, 1, floor=0.2), seed=1, journal=tmp_path / "j.jsonl")
+    forced = learner.decide([0.3], 0.1, allowed=[2])
+    assert (forced.action, forced.propensity) == (2, 1.0)
+    two = learner.decide([0.3], 0.1, allowed=[True, False, True])
+    np.testing.assert_allclose(two.propensities, [0.5, 0.0, 0.5])
+    learner.learn(forced, 1.0)
+    learner.learn(two, -1.0)
+    log = mb.read_journal(tmp_path / "j.jsonl")
+    np.testing.assert_array_equal(log.allowed, [[False, False, True], [True, False, True]])
+    table = log.to_arrow()
+    assert table.column("propensity").to_pylist() == [1.0, 0.5]
+    log.to_parquet(tmp_path / "log.parquet")
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(tmp_path / "log.parquet").equals(table)
+
+
+def test_a_journal_gives_the_learner_back(tmp_path: Path) -> None:
+    path = tmp_path / "trial.jsonl"
+    policy = mb.meb(2, 2, warmup=5)
+    learner = mb.Learner(policy, seed=4, journal=path)
+    made = drive(learner, 60)
+    for decision in made[::-2]:
+        learner.learn(decision, reward_of(decision))
+    learner.forget(made[0])
+    recovered = mb.Learner.recover(policy, path, seed=4)
+    assert states.same(recovered.state, learner.state)
+    assert (recovered.decided, recovered.learned) == (60, 30)
+    assert set(recovered.pending) == set(learner.pending)
+    x = np.array([0.1, 0.2])
+    assert recovered.decide(x, np.eye(2)).propensities.tolist() == learner.decide(x, np.eye(2)).propensities.tolist()
+    with pytest.raises(mb.InvalidInput, match="journal must be a new file"):
+        mb.Learner(policy, journal=path)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
+    """A crash in the middle of writing: the call never returned, so its event does not count, and the journal goes on."""
+    path = tmp_path / "trial.jsonl"
+    policy = mb.meb(2, 2)
+    learner = mb.Learner(policy, seed=4, journal=path)
+    for decision in drive(learner, 5):
+        learner.learn(decision, 1.0)
+    before = learner.state
+    learner.decide([1.0, 2.0], 0.1)
+    path.write_bytes(path.read_bytes()[:-cut])
+    recovered = mb.Learner.recover(policy, path, seed=4)
+    assert states.same(recovered.state, before)
+    assert recovered.decided == 5
+    recovered.decide([1.0, 2.0], 0.1)
+    assert mb.Learner.recover(policy, path, seed=4).decided == 6
+
+
+def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    """A real process is killed while it decides and learns; every answer it gave is in the journal, and nothing half-written counts."""
+    path = tmp_path / "trial.jsonl"
+    script = textwrap.dedent(
+        """
+        import sys
+        import numpy as np
+        import mebandit as mb
+        learner = mb.Learner(mb.meb(2, 3), seed=8, journal=sys.argv[1])
+        rng = np.random.default_rng(0)
+        while True:
+            decision = learner.decide(rng.normal(size=3), 0.1 * np.eye(3))
+            learner.learn(decision, float(rng.normal()))
+            print(learner.learned, flush=True)
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    answered = 0
+    for line in process.stdout:
+        answered = int(line)
+        if answered == 400:
+            process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    recovered = mb.Learner.recover(mb.meb(2, 3), path, seed=8)
+    assert recovered.learned >= answered >= 400
+    fresh = mb.Learner(mb.meb(2, 3), seed=8)
+    rng = np.random.default_rng(0)
+    for _ in range(recovered.learned):
+        fresh.learn(fresh.decide(rng.normal(size=3), 0.1 * np.eye(3)), float(rng.normal()))
+    assert states.same(fresh.state, recovered.state)
+
+
+def test_a_save_that_is_interrupted_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = mb.Learner(mb.meb(2, 1), seed=1)
+    learner.save(tmp_path / "s.json")
+    old = (tmp_path / "s.json").read_bytes()
+    learner.learn(learner.decide([1.0], 0.1), 1.0)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        learner.save(tmp_path / "s.json")
+    assert (tmp_path / "s.json").read_bytes() == old
+    assert mb.Learner.load(tmp_path / "s.json").learned == 0
+
+
+def test_the_state_file_is_plain_json(tmp_path: Path) -> None:
+    mb.Learner(mb.meb(2, 1, floor=0.3), seed=1).save(tmp_path / "s.json")
+    body = json.loads((tmp_path / "s.json").read_text())
+    assert body["policy"] == {
+        "type": "LinearPolicy",
+        "name": "MEB",
+        "n_actions": 2,
+        "dim": 1,
+        "method": "meb",
+        "rule": "greedy",
+        "floor": 0.3,
+    }
+
+
+def test_what_the_caller_does_to_its_arrays_later_changes_nothing() -> None:
+    learner = mb.Learner(mb.meb(2, 2), seed=1)
+    x, s = np.array([1.0, 2.0]), 0.1 * np.eye(2)
+    decision = learner.decide(x, s)
+    twin = mb.Learner(mb.meb(2, 2), seed=1)
+    twin.learn(twin.decide(x.copy(), s.copy()), 1.0)
+    x[:], s[:] = 99.0, 99.0
+    learner.learn(decision, 1.0)
+    assert states.same(learner.state, twin.state)

@@ -1,0 +1,52 @@
+"""The package as it is installed: light to import, and every example and every code block of the docs runs."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mebandit.experiments.spec import cells_of
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_importing_brings_in_neither_pandas_nor_matplotlib() -> None:
+    code = "import sys, mebandit; print([m for m in ('pandas', 'matplotlib', 'pyarrow', 'click', 'rich') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All Python blocks of a page, in order, in one namespace, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_toml_of_a_page_is_a_spec(page: Path) -> None:
+    import tomllib
+
+    for text in blocks(page, "toml"):
+        assert cells_of(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_an_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out.strip()
+
+
+def test_no_page_or_source_names_a_machine_path() -> None:
+    for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
+        assert not re.search(r"/(work|root|home|tmp)/", path.read_text(encoding="utf-8")), path

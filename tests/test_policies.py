@@ -1,0 +1,310 @@
+"""Policies: the contract, the floor, bit-for-bit agreement of all ways to run one, and the algorithms as the paper writes them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mebandit as mb
+from mebandit import schedules, states
+from mebandit.environments import Environment, ExampleB1, Gaussian, HeartSteps
+from mebandit.policies import LinearPolicy, bayes_oracle, uniform
+from mebandit.simulate import Trajectory
+from mebandit.values import LinearState, Observation, Round, Stretch
+from tests import reference
+
+RECIPES: dict[str, Any] = {
+    "meb": lambda k, d, **o: mb.meb(k, d, **o),
+    "meb_naive": lambda k, d, **o: mb.meb_naive(k, d, **o),
+    "greedy": lambda k, d, **o: mb.greedy(k, d, **o),
+    "lin_ucb": lambda k, d, **o: mb.lin_ucb(k, d, **o),
+    "thompson": lambda k, d, **o: mb.thompson(k, d, **o),
+    "robust_ucb": lambda k, d, **o: mb.robust_ucb(k, d, horizon=100, **o),
+    "oracle": lambda k, d, **o: mb.oracle(k, d, theta=np.arange(k * d).reshape(k, d) - 2.0, **o),
+    "uniform": lambda k, d, **o: uniform(k, d, **o),
+}
+
+
+class Stepwise:
+    """A user's own class around a library policy: only the three methods, so everything runs through the Python loop."""
+
+    def __init__(self, inner: LinearPolicy) -> None:
+        self.inner, self.n_actions, self.dim, self.floor = inner, inner.n_actions, inner.dim, inner.floor
+
+    def init(self) -> LinearState:
+        return self.inner.init()
+
+    def propensities(self, state: LinearState, observation: Observation) -> reference.Floats:
+        return self.inner.propensities(state, observation)
+
+    def update(self, state: LinearState, round: Round) -> LinearState:
+        return self.inner.update(state, round)
+
+    def theta(self, state: LinearState) -> reference.Floats:
+        return self.inner.theta(state)
+
+
+class Remembering(Stepwise):
+    """Keeps every round it learned from."""
+
+    def __init__(self, inner: LinearPolicy, history: list[Round]) -> None:
+        super().__init__(inner)
+        self.history = history
+
+    def update(self, state: LinearState, round: Round) -> LinearState:
+        self.history.append(round)
+        return super().update(state, round)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_keeps_the_contract(name: str, k: int, intercept: bool) -> None:
+    mb.check_policy(RECIPES[name](k, 2, intercept=intercept))
+    mb.check_policy(RECIPES[name](k, 2, intercept=intercept, floor=schedules.Power(-0.5, 0.3), warmup=3, refit=4))
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "oracle"])
+@pytest.mark.parametrize(
+    "environment",
+    [Gaussian(error_cov=np.stack([0.1 * np.eye(5), np.eye(5)])), ExampleB1(), HeartSteps(noise_sd=0.5)],
+    ids=["two-level error", "B.1", "HeartSteps"],
+)
+def test_stepwise_is_compiled_is_replayed_bit_for_bit(name: str, environment: Environment) -> None:
+    policy = RECIPES[name](2, environment.dim, refit=schedules.Steps((30,), (1, 0)) if name == "meb" else 1, intercept=name == "greedy")
+    rounds = 300
+    tape = environment.tape(Stretch(3, 0, 0, 0, rounds))
+    record_at, benchmark = schedules.log_spaced(rounds, 20), np.full(rounds, 0.2)
+    compiled = Trajectory(policy, record_at)
+    stepwise = Trajectory(Stepwise(policy), record_at)
+    history: list[Round] = []
+    stepwise.policy = Remembering(policy, history)
+    for start, stop in ((0, 128), (128, rounds)):
+        piece = environment.tape(Stretch(3, 0, 0, start, stop))
+        compiled.play(piece, start, benchmark[start:stop])
+    stepwise.play(tape, 0, benchmark)
+    assert states.same(compiled.state, stepwise.state)
+    assert states.same(mb.replay(policy, history), compiled.state)
+    np.testing.assert_array_equal(compiled.totals[:3], stepwise.totals[:3])
+    np.testing.assert_array_equal(compiled.records[:, :2], stepwise.records[:, :2])
+    if name != "uniform":
+        np.testing.assert_allclose(compiled.arm_errors, stepwise.arm_errors, rtol=1e-12)
+
+
+def history_of(seed: int, k: int, d: int, n: int, floor: float = 0.1) -> list[Round]:
+    rng = np.random.default_rng(seed)
+    rounds = []
+    for t in range(1, n + 1):
+        factor = rng.normal(size=(d, d)) / (3 * d)
+        observation = Observation(rng.normal(1, 1, d), factor @ factor.T, np.ones(k, dtype=bool), t, float(rng.random()))
+        pi = floor + (1 - k * floor) * rng.dirichlet(np.ones(k))
+        rounds.append(Round(observation, int(rng.choice(k, p=pi / pi.sum())), pi, float(rng.normal())))
+    return rounds
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 5), st.integers(1, 60))
+def test_the_fold_is_the_batch_formula(seed: int, k: int, d: int, n: int) -> None:
+    rounds = history_of(seed, k, d, n)
+    columns: dict[str, Any] = {
+        "predicted": np.array([r.observation.predicted for r in rounds]),
+        "actions": np.array([r.action for r in rounds]),
+        "rewards": np.array([r.reward for r in rounds]),
+        "propensities": np.array([r.propensities for r in rounds]),
+        "error_cov": np.array([r.observation.error_cov for r in rounds]),
+    }
+    for make, method in ((mb.meb, "meb"), (mb.meb_naive, "naive"), (mb.greedy, "ridge")):
+        policy = make(k, d)
+        batch = mb.estimate(**columns, n_actions=k, method=method, ridge=1.0)
+        np.testing.assert_array_equal(policy.theta(mb.replay(policy, rounds)), batch.theta)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 4), st.integers(0, 40), st.integers(0, 40))
+def test_merging_two_states_is_the_state_of_both(seed: int, k: int, d: int, n: int, m: int) -> None:
+    rounds = history_of(seed, k, d, n + m)
+    for make in (mb.meb, mb.meb_naive, mb.lin_ucb):
+        policy = make(k, d)
+        first, second = mb.replay(policy, rounds[:n]), mb.replay(policy, rounds[n:])
+        kept = states.copied(first), states.copied(second)
+        merged, whole = policy.merge(first, second), mb.replay(policy, rounds)
+        np.testing.assert_allclose(merged.sums, whole.sums, rtol=1e-12, atol=1e-12 * (np.abs(whole.sums).max() + 1))
+        np.testing.assert_array_equal(merged.sums, first.sums + second.sums)
+        assert states.same(first, kept[0])
+        assert states.same(second, kept[1])
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(RECIPES)), st.integers(2, 5), st.floats(0.01, 1.0), st.integers(1, 31))
+def test_the_floor_is_kept_among_the_allowed(seed: int, name: str, k: int, share: float, mask: int) -> None:
+    allowed = np.array([(mask >> i) & 1 for i in range(k)], dtype=bool)
+    if not allowed.any():
+        allowed[0] = True
+    floor = share / k
+    policy = RECIPES[name](k, 2, floor=floor)
+    state = mb.replay(policy, history_of(seed, k, 2, 15, floor=0.5 / k))
+    pi = policy.propensities(state, Observation(np.array([0.3, -1.0]), np.eye(2), allowed, 16, 0.5))
+    assert abs(pi.sum() - 1) < 1e-12
+    assert (pi[allowed] >= floor - 1e-12).all()
+    assert not pi[~allowed].any()
+
+
+@pytest.mark.parametrize("name", ["meb", "meb_naive", "greedy", "lin_ucb", "thompson"])
+def test_relabelling_actions_permutes_the_probabilities(name: str) -> None:
+    k, order = 3, np.array([2, 0, 1])
+    rounds = history_of(5, k, 2, 40)
+    moved = [r._replace(action=int(order[r.action]), propensities=r.propensities[np.argsort(order)]) for r in rounds]
+    policy = RECIPES[name](k, 2)
+    look = Observation(np.array([0.7, 0.2]), np.eye(2), np.ones(k, dtype=bool), 41, 0.5)
+    ours = policy.propensities(mb.replay(policy, rounds), look)
+    theirs = policy.propensities(mb.replay(policy, moved), look)
+    np.testing.assert_allclose(theirs[order], ours, rtol=1e-9)
+
+
+def test_meb_is_algorithm_1() -> None:
+    """Warm-up at 1/K, then 1 - (K - 1) p0 on the argmax of ⟨θ̂^(t-1), x̃_t⟩ with the reference estimator, refit at the set S."""
+    k, d, warmup, floor = 3, 2, 5, 0.1
+    policy = mb.meb(k, d, floor=floor, warmup=warmup, refit=schedules.At((8, 9, 20, 40)), ridge=1.0)
+    rounds = history_of(12, k, d, 60)
+    state = policy.init()
+    fitted: reference.Floats = np.zeros((k, d))
+    for t, round in enumerate(rounds, start=1):
+        pi = policy.propensities(state, round.observation)
+        scores = fitted @ round.observation.predicted
+        clipped = np.where(scores == scores.max(), 1 - (k - 1) * floor, floor)
+        expected = np.full(k, 1 / k) if t <= max(warmup, 8) else clipped
+        np.testing.assert_allclose(pi, expected, atol=1e-12)
+        state = policy.update(state, round)
+        if t in (8, 9, 20, 40):
+            past = rounds[:t]
+            found = mb.estimate(
+                [r.observation.predicted for r in past],
+                [r.action for r in past],
+                [r.reward for r in past],
+                [r.propensities for r in past],
+                np.array([r.observation.error_cov for r in past]),
+                n_actions=k,
+                ridge=1.0,
+            )
+            fitted = found.theta
+        np.testing.assert_array_equal(policy.theta(state), fitted)
+
+
+def test_before_correct_from_the_fit_is_uncorrected() -> None:
+    rounds = history_of(3, 2, 2, 30)
+    late, never = mb.meb(2, 2, correct_from=21), mb.meb(2, 2, correct_from=1000)
+    now = mb.meb(2, 2)
+    assert np.array_equal(late.theta(mb.replay(late, rounds[:20])), never.theta(mb.replay(never, rounds[:20])))
+    assert np.array_equal(late.theta(mb.replay(late, rounds[:21])), now.theta(mb.replay(now, rounds[:21])))
+    assert not np.array_equal(now.theta(mb.replay(now, rounds)), never.theta(mb.replay(never, rounds)))
+
+
+def test_thompson_is_the_exact_two_arm_probability() -> None:
+    policy = mb.thompson(2, 2, width=0.7, floor=0.05)
+    rounds = history_of(4, 2, 2, 25)
+    state = mb.replay(policy, rounds)
+    x = np.array([0.4, -0.3])
+    mean, var = np.empty(2), np.empty(2)
+    for a in (0, 1):
+        own = [r for r in rounds if r.action == a]
+        v = np.eye(2) + sum(np.outer(r.observation.predicted, r.observation.predicted) for r in own)
+        mean[a] = x @ np.linalg.solve(v, sum(r.observation.predicted * r.reward for r in own))
+        var[a] = 0.49 * x @ np.linalg.solve(v, x)
+    from scipy.stats import norm
+
+    p1 = float(norm.cdf((mean[1] - mean[0]) / np.sqrt(var.sum())))
+    pi = policy.propensities(state, Observation(x, np.eye(2), np.ones(2, dtype=bool), 26, 0.5))
+    np.testing.assert_allclose(pi[1], reference.clip_two_arms(p1, 0.05), rtol=1e-9)
+
+
+def test_ucb_adds_the_width_of_the_ellipsoid() -> None:
+    policy = mb.lin_ucb(2, 2, width=2.0, floor=0.0)
+    rounds = history_of(7, 2, 2, 25)
+    state = mb.replay(policy, rounds)
+    for x in np.random.default_rng(0).normal(size=(20, 2)):
+        bound = np.empty(2)
+        for a in (0, 1):
+            own = [r for r in rounds if r.action == a]
+            v = np.eye(2) + sum(np.outer(r.observation.predicted, r.observation.predicted) for r in own)
+            theta = np.linalg.solve(v, sum(r.observation.predicted * r.reward for r in own))
+            bound[a] = theta @ x + 2 * np.sqrt(x @ np.linalg.solve(v, x))
+        pi = policy.propensities(state, Observation(x, np.eye(2), np.ones(2, dtype=bool), 26, 0.5))
+        assert int(pi.argmax()) == int(bound.argmax())
+
+
+def test_robust_ucb_restarts_each_epoch_and_spreads_over_budgets() -> None:
+    policy = mb.robust_ucb(2, 2, horizon=400)
+    assert policy.epoch == 20
+    state, chosen = policy.init(), set()
+    for t, round in enumerate(history_of(1, 2, 2, 400), start=1):
+        state = policy.update(state, round)
+        if t % policy.epoch == 0:
+            assert not state.sums.any()
+            assert not policy.theta(state).any()
+            chosen.add(int(state.extra[5]))
+        else:
+            assert state.sums.any()
+    assert len(chosen) > 3
+    with pytest.raises(mb.InvalidInput, match="memory that is a sum"):
+        policy.merge(state, state)
+
+
+def test_the_oracles_act_on_what_they_know() -> None:
+    x = np.array([1.0, -1.0])
+    look = Observation(x, np.eye(2), np.ones(2, dtype=bool), 1, 0.5)
+    policy = mb.oracle(2, 2, theta=[[1.0, 0.0], [0.0, 1.0]], floor=0.1)
+    np.testing.assert_allclose(policy.propensities(policy.init(), look), [0.9, 0.1])
+    np.testing.assert_array_equal(policy.theta(policy.init()), np.eye(2))
+    results = mb.simulate(Gaussian(error_cov=2.0), [bayes_oracle(2, 5), mb.oracle(2, 5)], horizon=3000, replicates=4, references=False)
+    assert results.mean("oracle on E[x|x̃]") < results.mean("oracle on x̃")
+
+
+def test_a_policy_prints_as_its_constructor_call() -> None:
+    for make in RECIPES.values():
+        policy = make(3, 2, floor=0.05, refit=schedules.PowersOf(3))
+        assert eval(repr(policy), {"LinearPolicy": LinearPolicy, "PowersOf": schedules.PowersOf}) == policy
+
+
+class Forgetful(Stepwise):
+    """Breaks the contract on demand."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(mb.greedy(2, 2))
+        self.fault = fault
+
+    def propensities(self, state: LinearState, observation: Observation) -> reference.Floats:
+        pi = super().propensities(state, observation)
+        if self.fault == "sum":
+            return pi * 0.9
+        if self.fault == "mask":
+            return np.full(2, 0.5)
+        if self.fault == "floor":
+            return np.array([1.0, 0.0]) if observation.allowed.all() else pi
+        if self.fault == "random":
+            return np.random.default_rng().dirichlet([9, 9]) if observation.allowed.all() else pi
+        return pi
+
+    def update(self, state: LinearState, round: Round) -> LinearState:
+        return self.inner.advance(state, round) if self.fault == "mutates" else super().update(state, round)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("sum", "Forgetful.propensities must be non-negative, sum to 1"),
+        ("mask", "be 0 for actions that are not allowed"),
+        ("floor", "must be at least the floor 0.2"),
+        ("random", "Forgetful.propensities must be repeatable"),
+        ("mutates", "Forgetful.update must leave the state it was given as it was"),
+    ],
+)
+def test_check_policy_names_the_broken_rule(fault: str, sentence: str) -> None:
+    with pytest.raises(mb.InvalidInput, match=sentence):
+        mb.check_policy(Forgetful(fault))
+
+
+def test_check_policy_wants_the_three_methods() -> None:
+    with pytest.raises(mb.InvalidInput, match="policy must have n_actions, dim, init, propensities and update; got object without"):
+        mb.check_policy(object())
