@@ -115,7 +115,7 @@ def test_heartsteps_carries_the_burden() -> None:
         def update(self, state: None, round: mb.Round) -> None:
             taken.append(round.action)
 
-    mb.simulate(HeartSteps(burden_error_var=0.0), [Recorder()], horizon=60, replicates=1, references=False)  # type: ignore[list-item]
+    mb.simulate(HeartSteps(burden_error_var=0.0), [Recorder()], horizon=60, replicates=1, references=False)
     burden = 0.0
     for shown, action in zip(seen, taken, strict=True):
         assert shown == pytest.approx(burden, abs=1e-12)
@@ -135,8 +135,7 @@ def test_heartsteps_draws_a_user_per_replicate() -> None:
     assert gap[:, [0, 4, 6]].all()
 
 
-CSV = """"user","sum_step.log","jbsteps30pre.log","other.location","work.location","dec.temperature","sd_steps60","dosage","send","jbsteps30.log"
-"""
+CSV = ",".join(f'"{name}"' for name in heartsteps.COLUMNS) + "\n"
 
 
 def write_study(path: Path, n: int = 60, seed: int = 0) -> np.ndarray[Any, Any]:

@@ -294,7 +294,7 @@ def test_the_method_of_moments_contains_the_proposed_estimator() -> None:
     taken = np.where(actions == 1, p1, 1 - p1)
 
     def gram(z: reference.Floats, y: reference.Floats) -> reference.Floats:
-        return np.einsum("ti,tj->tij", z, z) - 0.25 * np.eye(2)
+        return np.asarray(np.einsum("ti,tj->tij", z, z) - 0.25 * np.eye(2))
 
     found = mb.estimate_moments(
         [gram, lambda z, y: z * y[:, None]],

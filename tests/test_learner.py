@@ -126,7 +126,7 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
 
         def propensities(self, state: dict[str, Any], observation: Observation) -> reference.Floats:
             weights: reference.Floats = (1 + state["wins"]) * observation.allowed
-            return weights / weights.sum()
+            return np.asarray(weights / weights.sum())
 
         def update(self, state: dict[str, Any], round: Round) -> dict[str, Any]:
             wins = state["wins"].copy()

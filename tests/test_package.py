@@ -24,12 +24,15 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All Python blocks of a page, in order, in one namespace, in an empty folder."""
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All Python blocks of a page, in order, in one namespace, in an empty folder; a text block right behind one is what it prints."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
-    for code in blocks(page, "python"):
+    pattern = r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"
+    for code, printed in re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
         exec(compile(code, str(page), "exec"), namespace)
+        output = capsys.readouterr().out
+        assert not printed or output.split() == printed.split()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

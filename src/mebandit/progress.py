@@ -3,11 +3,29 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, Timer
 from time import monotonic
 
 PATIENCE = 2.0
 """seconds before a bar appears"""
+
+
+@contextmanager
+def compiling_notice(compiled: Callable[[], bool], show: bool | Callable[[int, int], None] | None = None) -> Iterator[None]:
+    """Say so on the terminal if the first call takes long because there is nothing compiled yet."""
+
+    def tell() -> None:
+        if not compiled():
+            print("mebandit: compiling, about twenty seconds; later runs start at once", file=sys.stderr, flush=True)
+
+    timer = Timer(1.0, tell)
+    timer.daemon = True
+    if show is True or (show is None and sys.stderr.isatty()):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from mebandit import _kernels, checks, schedules
 from mebandit.environments.base import Environment
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, oracle, uniform
 from mebandit.policies.base import advance, label
-from mebandit.progress import progress_bar
+from mebandit.progress import compiling_notice, progress_bar
 from mebandit.results import Results
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape
@@ -143,7 +143,7 @@ def simulate(
             records[i, replicate] = trajectory.records
             arm_errors[i, replicate] = trajectory.arm_errors
 
-    with progress_bar(replicates, "simulating", progress) as done:
+    with compiling_notice(lambda: bool(_kernels.run_block.signatures), progress), progress_bar(replicates, "simulating", progress) as done:
         if workers == 1:
             for replicate in range(replicates):
                 run(replicate)
