@@ -60,6 +60,16 @@ def test_the_guard_stays_out_where_the_matrix_is_safely_positive_definite(case: 
             assert bool(found.guarded[a]) == (margin < 0)
 
 
+@pytest.mark.parametrize(("error_var", "guarded"), [(0.90, False), (0.95, True), (1.05, True)])
+def test_safely_positive_definite_means_by_a_margin_of_one_round(error_var: float, guarded: bool) -> None:
+    """Ten rounds an arm with x̃² = 1: the matrix is 10 (1 - σ²), positive below 1, and safe while 10 (1 - σ²) > σ², up to 10/11."""
+    r = np.random.default_rng(0).normal(size=20)
+    found = mb.estimate(np.ones((20, 1)), np.arange(20) % 2, r, np.full(20, 0.5), error_var)
+    assert found.guarded.tolist() == [guarded, guarded]
+    if not guarded:
+        np.testing.assert_allclose(found.theta[0, 0], r[::2].sum() / (10 * (1 - error_var)))
+
+
 @given(logs(rounds=(12, 60), restricted=False, error=2.0))
 def test_the_guard_is_fullers_estimator(case: Case) -> None:
     d = case.x.shape[1]

@@ -1,6 +1,6 @@
 """What a simulation found: regret and estimation error by policy, replicate and round, as arrays, tidy tables and plots."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,13 +83,21 @@ class Results:
                 parts.append(pd.DataFrame(row | {"mean": values[i].mean(axis=0), "std_error": _std_error(values[i], axis=0)}))
         return pd.concat(parts, ignore_index=True)
 
-    def replicates(self) -> "pd.DataFrame":
-        """A row per policy and replicate, at the horizon: what tests and spreads are computed from."""
+    def replicates(self, at: Sequence[int] = ()) -> "pd.DataFrame":
+        """A row per policy, replicate and recorded round of `at` (by default the last): what tests and spreads are computed from."""
         import pandas as pd
 
+        columns = [int(np.searchsorted(self.times, t)) for t in at] if len(at) else [-1]
+        for i, t in zip(columns, at, strict=False):
+            if i >= self.times.size or self.times[i] != t:
+                checks.refuse("at", "be recorded rounds", t, "Ask for it when simulating: milestones=[...].")
         n_policies, n = self.standard_regret.shape[:2]
-        table = {"policy": np.repeat(self.policies, n), "replicate": np.tile(np.arange(n), n_policies)}
-        return pd.DataFrame(table | {measure: self.of(measure)[:, :, -1].ravel() for measure in MEASURES})
+        table = {
+            "policy": np.repeat(self.policies, n * len(columns)),
+            "replicate": np.tile(np.repeat(np.arange(n), len(columns)), n_policies),
+            "time": np.tile(self.times[columns], n_policies * n),
+        }
+        return pd.DataFrame(table | {measure: self.of(measure)[:, :, columns].ravel() for measure in MEASURES})
 
     def to_arrow(self) -> Any:
         """`curves` as an Arrow table."""

@@ -102,6 +102,7 @@ def simulate(
     floor: float | Schedule | None = None,
     references: bool = True,
     points: int = 200,
+    milestones: Sequence[int] = (),
     workers: int | None = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Results:
@@ -110,7 +111,7 @@ def simulate(
     `floor` is that of the clipped benchmark; by default the smallest of the policies' floors, so that all of them lie in the class
     over which that benchmark is best. `references` adds uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing
     x) and, where the environment can compute E[x | x̃], the oracle that acts on that. `cell` keys the randomness of one cell of a grid.
-    Curves are kept at about `points` log-spaced rounds. Results do not depend on `workers`.
+    Curves are kept at about `points` log-spaced rounds and at the `milestones`. Results do not depend on `workers`.
 
     >>> import mebandit as mb
     >>> results = mb.simulate(mb.environments.Gaussian(error_cov=1.0), [mb.meb(2, 5), mb.lin_ucb(2, 5)], horizon=2000, replicates=4)
@@ -125,7 +126,8 @@ def simulate(
     workers = checks.integer("workers", workers, 1) if workers is not None else min(cpu_count() or 1, replicates)
     shared = common_floor(named, environment.n_actions) if floor is None else floor
     schedules.floors(shared, np.array([1]), environment.n_actions)
-    record_at = schedules.log_spaced(horizon, checks.integer("points", points, 2))
+    extra = [checks.integer("milestones", t, 1, horizon) for t in milestones]
+    record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
     if references:
         named = named | reference_policies(environment, shared, seed)
     records = np.empty((len(named), replicates, record_at.size, 3))
