@@ -55,6 +55,24 @@ def proposed_estimate(
     return np.linalg.solve(matrix, (w * r) @ x)
 
 
+def proposed_covariance(
+    x: Floats, actions: Floats, r: Floats, sigma: Floats, propensities: Floats, stabilizer: Floats, allowed: Floats, theta: Floats
+) -> Floats:
+    """G^-1 (Σ ψψ') G^-T with ψ_t = w x̃ (x̃'θ - r) - π^nd(a) Σe,t θ for every arm, arms stacked, round by round."""
+    k, d = theta.shape
+    meat, bread = np.zeros((k * d, k * d)), np.zeros((k * d, k * d))
+    for t in range(len(x)):
+        psi = np.zeros(k * d)
+        for a in range(k):
+            w = stabilizer[t, a] / propensities[t] if actions[t] == a else 0.0
+            psi[a * d : (a + 1) * d] = w * x[t] * (x[t] @ theta[a] - r[t]) - allowed[t, a] * stabilizer[t, a] * sigma[t] @ theta[a]
+        meat += np.outer(psi, psi)
+    for a in range(k):
+        own = slice(a * d, (a + 1) * d)
+        bread[own, own] = np.linalg.inv(proposed_matrix(x, actions, sigma, propensities, stabilizer, allowed, a))
+    return bread @ meat @ bread.T
+
+
 def fuller_estimate(x: Floats, r: Floats, u: Floats, sigma: Floats) -> tuple[Floats, float]:
     """Fuller's modified estimator on weight-normalised moments, by a generalised eigenvalue. Returns θ and κ."""
     d = x.shape[1]

@@ -58,7 +58,7 @@ def test_simulate_writes_tables_and_a_page_and_resumes(tmp_path: Path) -> None:
     assert page.count("<svg") == 4
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace("http://creativecommons.org", "")
     curves = (tmp_path / "out" / "curves.csv").read_bytes()
-    cells = sorted((tmp_path / "out" / "cells").iterdir())
+    cells = sorted((tmp_path / "out" / "cells").glob("*.curves.csv"))
     stamps = [cell.stat().st_mtime_ns for cell in cells]
     cells[0].unlink()
     again = run("simulate", "spec.toml", "--out", "out", "--workers", "1", cwd=tmp_path)
@@ -74,11 +74,11 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mebandit.cli", "simulate", "spec.toml", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     cells = tmp_path / "out" / "cells"
-    while process.poll() is None and not (cells.exists() and any(p.suffix == ".csv" for p in cells.iterdir())):
+    while process.poll() is None and not (cells.exists() and any(cells.glob("*.curves.csv"))):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    finished = [p.name for p in cells.iterdir() if p.suffix == ".csv"]
+    finished = list(cells.glob("*.curves.csv"))
     assert 1 <= len(finished) < 4
     again = run("simulate", "spec.toml", "--out", "out", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -102,7 +102,10 @@ def test_cells_keep_their_results_when_others_are_added(tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         (("horizon = 400", "horizon = -1"), "simulation.horizon must be a whole number of at least 1; got -1."),
-        (("horizon = 400", "horizn = 400"), "[simulation] must have only floor, horizon, references, replicates, seed; got horizn."),
+        (
+            ("horizon = 400", "horizn = 400"),
+            "[simulation] must have only floor, horizon, milestones, references, replicates, seed; got horizn.",
+        ),
         (('kind = "Gaussian"', 'kind = "Gauss"'), "environment.kind must be one of 'Gaussian', 'HeartSteps'"),
         (("noise_sd = 0.2", "noise = 0.2"), "environment Gaussian must have only"),
         (("error_cov = [0.1, 1.0]", "error_cov = 0.1"), "[grid] must give a list of values for each setting"),

@@ -226,6 +226,17 @@ def test_fullers_corn_data() -> None:
     assert not both.guarded.any()
 
 
+@given(logs(rounds=(60, 120), error=0.05))
+def test_the_covariance_is_the_sandwich(case: Case) -> None:
+    assume(_full_rank(case))
+    found = estimate(case, ridge=0.0)
+    assume(not found.guarded.any() and (found.diagnostics["smallest_eigenvalue"] > 1e-2).all())
+    expected = reference.proposed_covariance(
+        case.x, case.actions, case.r, case.sigma, case.taken, case.stabilizer, case.allowed, found.theta
+    )
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+
+
 def test_standard_errors_match_the_spread_of_estimates() -> None:
     """Under uniform play, over 400 logs: the mean of the squared standard errors is the variance of the estimates."""
     rng = np.random.default_rng(8)

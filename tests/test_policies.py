@@ -201,6 +201,12 @@ def test_before_correct_from_the_fit_is_uncorrected() -> None:
     assert not np.array_equal(now.theta(mb.replay(now, rounds)), never.theta(mb.replay(never, rounds)))
 
 
+def test_an_arm_not_played_since_is_corrected_too_when_the_correction_begins() -> None:
+    rounds = [r._replace(action=0) if t > 10 else r for t, r in enumerate(history_of(3, 2, 2, 25), start=1)]
+    late, now = mb.meb_naive(2, 2, correct_from=21), mb.meb_naive(2, 2)
+    assert np.array_equal(late.theta(mb.replay(late, rounds)), now.theta(mb.replay(now, rounds)))
+
+
 def test_thompson_is_the_exact_two_arm_probability() -> None:
     policy = mb.thompson(2, 2, width=0.7, floor=0.05)
     rounds = history_of(4, 2, 2, 25)

@@ -72,7 +72,7 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
       [[policy]]
       kind = "lin_ucb"
     """
-    from mebandit.experiments.runner import run_cells, summary_of, writable_folder
+    from mebandit.experiments.runner import run_cells, summary_of, writable_folder, write_whole
     from mebandit.experiments.spec import read_spec
     from mebandit.experiments.sweep import write_report
 
@@ -85,8 +85,10 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
         click.echo(f"cell {number}/{len(cells)}  {getattr(cell, 'name', '')}" + ("  (already done)" if finished else ""), err=True)
 
     counter = iter(range(1, len(cells) + 1))
-    curves = run_cells(cells, folder, workers=workers, started=started)
+    curves = run_cells(cells, folder, workers=workers, started=started).curves
     summary = summary_of(curves)
+    write_whole(folder / "curves.csv", curves.to_csv(index=False))
+    write_whole(folder / "summary.csv", summary.to_csv(index=False))
     regret = summary[summary["measure"] == "clipped_regret"]
     columns = (regret[name] for name in ("cell", "policy", "mean", "std_error"))
     rows = [[str(cell), str(policy), f"{mean:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]

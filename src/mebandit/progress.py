@@ -20,7 +20,7 @@ def compiling_notice(compiled: Callable[[], bool], show: bool | Callable[[int, i
 
     timer = Timer(1.0, tell)
     timer.daemon = True
-    if show is True or (show is None and sys.stderr.isatty()):
+    if show is True or (show is not False and sys.stderr.isatty()):
         timer.start()
     try:
         yield

@@ -1,16 +1,26 @@
-"""Run the cells of an experiment into a folder. A finished cell is a file; a second run computes only what is missing."""
+"""Run the cells of an experiment into a folder. A finished cell is a pair of files; a second run computes only what is missing."""
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mebandit.checks import LogError
 from mebandit.experiments.spec import Cell
+from mebandit.progress import progress_bar
 from mebandit.simulate import simulate
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class CellData(NamedTuple):
+    """What the cells gave, in tidy tables whose first columns are the cell's name and labels."""
+
+    curves: "pd.DataFrame"
+    """policy, measure, time, mean, std_error"""
+    replicates: "pd.DataFrame"
+    """policy, replicate, time (the horizon and the milestones), and every measure"""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -36,8 +46,13 @@ def writable_folder(path: str | Path) -> Path:
     return folder
 
 
-def cell_path(folder: Path, cell: Cell) -> Path:
-    return folder / "cells" / f"{cell.fingerprint}.csv"
+def finished(folder: Path, cell: Cell) -> bool:
+    """Whether a cell's results are in the folder; its curves are written last."""
+    return _path(folder, cell, "curves").exists()
+
+
+def _path(folder: Path, cell: Cell, table: str) -> Path:
+    return folder / "cells" / f"{cell.fingerprint}.{table}.csv"
 
 
 def run_cells(
@@ -47,8 +62,8 @@ def run_cells(
     workers: int | None = None,
     progress: bool | None = None,
     started: Callable[[Cell, bool], None] | None = None,
-) -> "pd.DataFrame":
-    """The curves of every cell, in one tidy table: cell, policy, measure, time, mean, std_error; also in `curves.csv` and `summary.csv`.
+) -> CellData:
+    """The results of every cell: computed, or read where an earlier run has finished it.
 
     `started(cell, finished_before)` is called as each cell's turn comes.
     """
@@ -56,21 +71,36 @@ def run_cells(
 
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
-    parts = []
-    for cell in cells:
-        path = cell_path(folder, cell)
-        if started is not None:
-            started(cell, path.exists())
-        if not path.exists():
-            results = simulate(cell.environment, cell.policies, cell=cell.world_key, workers=workers, progress=progress, **cell.simulation)
-            curves = results.curves()
-            curves.insert(0, "cell", cell.name)
-            write_whole(path, curves.to_csv(index=False))
-        parts.append(pd.read_csv(path, float_precision="round_trip"))
-    table = pd.concat(parts, ignore_index=True)
-    write_whole(folder / "curves.csv", table.to_csv(index=False))
-    write_whole(folder / "summary.csv", summary_of(table).to_csv(index=False))
-    return table
+    missing = sum(cell.simulation["replicates"] for cell in cells if not finished(folder, cell))
+    with progress_bar(missing, "simulating", progress) as advance:
+        for cell in cells:
+            if started is not None:
+                started(cell, finished(folder, cell))
+            if not finished(folder, cell):
+                _run(cell, folder, workers, advance)
+    tables = []
+    for table in CellData._fields:
+        parts = [
+            pd.read_csv(_path(folder, cell, table), float_precision="round_trip").assign(cell=cell.name, **cell.labels) for cell in cells
+        ]
+        joined = pd.concat(parts, ignore_index=True)
+        front = ["cell", *dict.fromkeys(label for cell in cells for label in cell.labels)]
+        tables.append(joined[[*front, *(column for column in joined.columns if column not in front)]])
+    return CellData(*tables)
+
+
+def _run(cell: Cell, folder: Path, workers: int | None, advance: Callable[[], None]) -> None:
+    results = simulate(
+        cell.environment,
+        cell.policies,
+        cell=cell.world_key,
+        workers=workers,
+        progress=lambda done, total: advance(),
+        **cell.simulation,
+    )
+    milestones = sorted({*cell.simulation.get("milestones", ()), cell.simulation["horizon"]})
+    write_whole(_path(folder, cell, "replicates"), results.replicates(milestones).to_csv(index=False))
+    write_whole(_path(folder, cell, "curves"), results.curves().to_csv(index=False))
 
 
 def summary_of(curves: "pd.DataFrame") -> "pd.DataFrame":

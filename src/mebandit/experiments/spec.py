@@ -21,7 +21,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
         policies.uniform,
     )
 }
-SIMULATION = {"horizon", "replicates", "seed", "floor", "references"}
+SIMULATION = {"horizon", "replicates", "seed", "floor", "references", "milestones"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Cell:
     simulation: dict[str, Any]
     settings: dict[str, Any]
     """the environment's settings, as in the file"""
+    labels: dict[str, Any] = field(default_factory=dict)
+    """columns that tell this cell from others in tables"""
 
     @property
     def world_key(self) -> int:
