@@ -11,6 +11,7 @@ from time import perf_counter
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import mebandit as mb
 from mebandit import schedules
@@ -76,7 +77,7 @@ def show(title: str, header: list[str], rows: list[list[str]]) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     console.print(table)
 
 

@@ -52,9 +52,9 @@ BAD_COVARIANCES: list[Any] = [
     "no",
     None,
 ]
-BAD_REWARDS: list[Any] = [NAN, INF, -INF, 1e60, "1.0", None, True, [1.0], 1j]
+BAD_REWARDS: list[Any] = [NAN, INF, -INF, 1e60, "1.0", None, [1.0], 1j]
 BAD_DECISIONS: list[Any] = [0, -1, 99, 2.0, "1", None, True]
-BAD_ALLOWED: list[Any] = [[], [3], [-1], [0, 0], [False, False], [True], [0.5], "all", 1, [True, False, True], [[0]]]
+BAD_ALLOWED: list[Any] = [[], [1, 0], [0, 1], [3], [-1], [0, 0], [False, False], [True], [0.5], "all", 1, [True, False, True], [[0]]]
 
 
 def assert_one_sentence(error: BaseException, names: str) -> None:
@@ -136,6 +136,8 @@ BATCH: list[tuple[str, dict[str, Any]]] = [
     ("allowed", {"allowed": [True]}),
     ("actions", {"allowed": [True, False]}),
     ("unit", {"unit": [1, 2]}),
+    ("unit", {"unit": [1, 1, 1]}),
+    ("allowed", {"allowed": [1, 1]}),
 ]
 
 
@@ -172,6 +174,9 @@ CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
     ("policy 'MEB'", lambda: mb.simulate(Gaussian(), [mb.meb(2, 4)], horizon=10)),
     ("policies", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5), mb.meb(2, 5)], horizon=10)),
     ("policies", lambda: mb.simulate(Gaussian(), [], horizon=10)),
+    ("policies", lambda: mb.simulate(Gaussian(), mb.meb(2, 5), horizon=10)),  # type: ignore[arg-type]
+    ("cell", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=10, cell=2**32)),
+    ("policy", lambda: mb.check_policy(mb.Learner)),
     ("seed", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=10, seed=-1)),
     ("policy", lambda: mb.Learner(mb.oracle(2, 5))),
 ]
@@ -247,16 +252,23 @@ def test_a_state_file_of_another_version_or_policy_is_refused(tmp_path: Path) ->
         '{"decision": 5}\n',
         '{"decision": 5, "predicted": [1.0], "error_cov": [[0.1]], "allowed": [0, 1], "luck": 0.5, "action": 0, "propensities": [1, 0]}\n',
         "[1]\n",
+        '{"rewrd_of": 1, "reward": 1.0}\n',
+        '{"decision": 5, "predicted": [1, 2], "error_cov": 0.1, "allowed": [0, 1], "luck": 0.5, "action": -1, "propensities": [1, 0]}\n',
+        '{"decision": 5, "predicted": [1, 2], "error_cov": NaN, "allowed": [0, 1], "luck": 0.5, "action": 0, "propensities": [1, 0]}\n',
+        '{"decision": 5, "predicted": [1, 2], "error_cov": [1], "allowed": [0, 1], "luck": 0.5, "action": 0, "propensities": [1, 0]}\n',
+        '{"decision": 5, "predicted": [1, 2], "error_cov": 0.1, "allowed": [1], "luck": 0.5, "action": 0, "propensities": [0, 1]}\n',
+        "\udcff\n",
     ],
 )
 def test_a_corrupted_journal_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "j.jsonl"
     learner = mb.Learner(mb.meb(2, 2), seed=1, journal=path)
     learner.decide([1.0, 2.0], 0.1)
-    path.write_text(path.read_text() + line)
+    learner.close()
+    path.write_bytes(path.read_bytes() + line.encode(errors="surrogateescape"))
     before = path.read_bytes()
     with pytest.raises(mb.LogError) as caught:
-        mb.Learner.recover(mb.meb(2, 2), path, seed=1)
+        mb.Learner.recover(path)
     assert_one_sentence(caught.value, "line 3")
     assert path.read_bytes() == before
 
@@ -268,7 +280,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(mb.LogError, match=r"cleaned HeartSteps CSV|must have the columns"):
         HeartSteps.from_csv(tmp_path / "x.csv")
     with pytest.raises(mb.LogError, match="journal must be a readable file"):
-        mb.Learner.recover(mb.meb(2, 2), tmp_path / "none.jsonl")
+        mb.Learner.recover(tmp_path / "none.jsonl")
 
 
 def test_there_are_at_least_a_hundred_of_them() -> None:

@@ -303,6 +303,16 @@ def test_a_round_teaches_nothing_about_an_action_that_was_not_allowed() -> None:
         assert (np.abs(after.theta[0] - before.theta[0]) > 1e-3).all()
 
 
+def test_the_method_of_moments_leaves_out_rounds_in_which_the_action_was_not_allowed() -> None:
+    pi = np.array([[0.5, 0.5], [1.0, 0.0]] * 500)
+    actions = np.array([1, 0] * 500)
+    pi[::4], actions[::4] = [0.5, 0.5], 0
+    mean = mb.estimate_moments(
+        [lambda x, y: y], lambda m: m, context=np.ones((1000, 1)), actions=actions, outcome=np.ones(1000), propensities=pi, action=1
+    )
+    assert mean == pytest.approx(1.0)
+
+
 def test_the_method_of_moments_contains_the_proposed_estimator() -> None:
     """App. D.3 with f = (x̃x̃' - Σe, x̃ r) and φ(G, c) = G^-1 c, up to the weights of Σe (Σ w Σe in place of Σ π^nd Σe)."""
     rng = np.random.default_rng(9)

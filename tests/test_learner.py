@@ -118,11 +118,8 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
 
         n_actions, dim = 2, 1
 
-        def __repr__(self) -> str:
-            return "Counting()"
-
         def init(self) -> dict[str, Any]:
-            return {"wins": np.zeros(2), "rounds": 0}
+            return {"wins": np.zeros(2), "rounds": 0, "best": -np.inf, "nothing": np.array([np.nan, np.inf])}
 
         def propensities(self, state: dict[str, Any], observation: Observation) -> reference.Floats:
             weights: reference.Floats = (1 + state["wins"]) * observation.allowed
@@ -131,14 +128,14 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
         def update(self, state: dict[str, Any], round: Round) -> dict[str, Any]:
             wins = state["wins"].copy()
             wins[round.action] += round.reward > 0
-            return {"wins": wins, "rounds": state["rounds"] + 1}
+            return state | {"wins": wins, "rounds": state["rounds"] + 1}
 
     mb.check_policy(Counting())
     learner = mb.Learner(Counting(), seed=3)
     for decision in drive(learner, 30):
         learner.learn(decision, reward_of(decision))
     learner.save(tmp_path / "own.json")
-    with pytest.raises(mb.LogError, match="must be loaded with its policy; got none"):
+    with pytest.raises(mb.LogError, match="must be read with its policy; got none"):
         mb.Learner.load(tmp_path / "own.json")
     loaded = mb.Learner.load(tmp_path / "own.json", policy=Counting())
     assert states.same(loaded.state, learner.state)
@@ -206,12 +203,24 @@ def test_a_journal_gives_the_learner_back(tmp_path: Path) -> None:
     for decision in made[::-2]:
         learner.learn(decision, reward_of(decision))
     learner.forget(made[0])
-    recovered = mb.Learner.recover(policy, path, seed=4)
+    with pytest.raises(mb.LogError, match="journal must have one writer at a time"):
+        mb.Learner.recover(path)
+    x = np.array([0.1, 0.2])
+    twin = mb.Learner(policy, seed=4)
+    twin._state, twin._pending, twin.decided = learner.state, dict(learner._pending), learner.decided
+    expected = twin.decide(x, np.eye(2))
+    learner.close()
+    with pytest.raises(mb.LogError, match="journal must be open"):
+        learner.decide(x, np.eye(2))
+    recovered = mb.Learner.recover(path)
+    assert recovered.policy == policy
     assert states.same(recovered.state, learner.state)
     assert (recovered.decided, recovered.learned) == (60, 30)
     assert set(recovered.pending) == set(learner.pending)
-    x = np.array([0.1, 0.2])
-    assert recovered.decide(x, np.eye(2)).propensities.tolist() == learner.decide(x, np.eye(2)).propensities.tolist()
+    again = recovered.decide(x, np.eye(2))
+    assert (again.id, again.action, again.propensities.tolist()) == (expected.id, expected.action, expected.propensities.tolist())
+    with pytest.raises(mb.LogError, match="must be read with the policy it was written with"):
+        mb.Learner.recover(path, policy=mb.meb(2, 2))
     with pytest.raises(mb.InvalidInput, match="journal must be a new file"):
         mb.Learner(policy, journal=path)
 
@@ -226,12 +235,41 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
         learner.learn(decision, 1.0)
     before = learner.state
     learner.decide([1.0, 2.0], 0.1)
+    learner.close()
     path.write_bytes(path.read_bytes()[:-cut])
-    recovered = mb.Learner.recover(policy, path, seed=4)
+    recovered = mb.Learner.recover(path)
     assert states.same(recovered.state, before)
     assert recovered.decided == 5
-    recovered.decide([1.0, 2.0], 0.1)
-    assert mb.Learner.recover(policy, path, seed=4).decided == 6
+    with recovered:
+        recovered.decide([1.0, 2.0], 0.1)
+    assert mb.Learner.recover(path).decided == 6
+
+
+def test_an_event_that_cannot_be_written_is_taken_back_and_can_be_tried_again(tmp_path: Path) -> None:
+    """A full disk, played by a limit on the size of files: the refused call changes neither the learner nor the journal."""
+    import resource
+
+    path = tmp_path / "trial.jsonl"
+    learner = mb.Learner(mb.meb(2, 2), seed=4, journal=path)
+    made = drive(learner, 3)
+    before, kept = path.read_bytes(), learner.state
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+        for call in (lambda: learner.learn(made[0], 1.0), lambda: learner.decide([1.0, 2.0], 0.1), lambda: learner.forget(made[1])):
+            with pytest.raises(mb.LogError, match="journal must be a file that can be written"):
+                call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert states.same(learner.state, kept)
+    assert (learner.decided, learner.waiting) == (3, 3)
+    learner.learn(made[0], 1.0)
+    learner.close()
+    recovered = mb.Learner.recover(path)
+    assert states.same(recovered.state, learner.state)
 
 
 def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path) -> None:
@@ -259,7 +297,7 @@ def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path) -> Non
             process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    recovered = mb.Learner.recover(mb.meb(2, 3), path, seed=8)
+    recovered = mb.Learner.recover(path)
     assert recovered.learned >= answered >= 400
     fresh = mb.Learner(mb.meb(2, 3), seed=8)
     rng = np.random.default_rng(0)
@@ -274,10 +312,17 @@ def test_a_save_that_is_interrupted_leaves_the_old_file(tmp_path: Path, monkeypa
     old = (tmp_path / "s.json").read_bytes()
     learner.learn(learner.decide([1.0], 0.1), 1.0)
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(mb.LogError, match=r"state file must be one that can be written; got .*disk full"):
         learner.save(tmp_path / "s.json")
     assert (tmp_path / "s.json").read_bytes() == old
     assert mb.Learner.load(tmp_path / "s.json").learned == 0
+
+
+def test_ids_and_rewards_may_be_of_numpys_types() -> None:
+    learner = mb.Learner(mb.meb(2, 1), seed=1)
+    for reward in (np.float64(1.0), np.int64(2), True, np.True_):
+        learner.learn(np.int64(learner.decide([1.0], 0.1).id), reward)  # type: ignore[arg-type]
+    assert learner.learned == 4
 
 
 def test_the_state_file_is_plain_json(tmp_path: Path) -> None:
@@ -296,10 +341,12 @@ def test_the_state_file_is_plain_json(tmp_path: Path) -> None:
 
 def test_what_the_caller_does_to_its_arrays_later_changes_nothing() -> None:
     learner = mb.Learner(mb.meb(2, 2), seed=1)
-    x, s = np.array([1.0, 2.0]), 0.1 * np.eye(2)
-    decision = learner.decide(x, s)
+    x, s, mask = np.array([1.0, 2.0]), 0.1 * np.eye(2), np.array([True, True])
+    decision = learner.decide(x, s, allowed=mask)
     twin = mb.Learner(mb.meb(2, 2), seed=1)
-    twin.learn(twin.decide(x.copy(), s.copy()), 1.0)
-    x[:], s[:] = 99.0, 99.0
+    twin.learn(twin.decide(x.copy(), s.copy(), allowed=mask.copy()), 1.0)
+    x[:], s[:], mask[:] = 99.0, 99.0, [True, False]
+    with pytest.raises(ValueError, match="read-only"):
+        decision.propensities[0] = 1.0
     learner.learn(decision, 1.0)
     assert states.same(learner.state, twin.state)

@@ -123,7 +123,10 @@ def allowed_actions(what: str, value: Any, n_actions: int) -> Booleans:
     except (TypeError, ValueError):
         refuse(what, rule, shown(value))
     if array.dtype == np.bool_ and array.shape == (n_actions,) and array.any():
-        return array
+        return array.copy()
+    if n_actions == 2 and array.tolist() in ([0, 1], [1, 0]):
+        remedy = "Give booleans for a mask, the numbers of the allowed actions for a list, nothing to allow all."
+        refuse(what, "be either a mask or a list", f"{shown(value)}, which could be both", remedy)
     whole = array.ndim == 1 and array.size > 0 and np.issubdtype(array.dtype, np.integer)
     if not whole or array.min() < 0 or array.max() >= n_actions or np.unique(array).size != array.size:
         refuse(what, rule, shown(value))

@@ -91,7 +91,7 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
     write_whole(folder / "summary.csv", summary.to_csv(index=False))
     regret = summary[summary["measure"] == "clipped_regret"]
     columns = (regret[name] for name in ("cell", "policy", "mean", "std_error"))
-    rows = [[str(cell), str(policy), f"{mean:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]
+    rows = [[str(cell), str(policy), f"{mean + 0.0:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]
     _print_table("Average clipped regret", ["cell", "policy", "mean", "± s.e."], rows, set())
     page = write_report(curves, cells, folder, command=f"mebandit simulate {spec}", seconds=monotonic() - begun)
     click.echo(f"Tables: {(folder / 'summary.csv').resolve()}, curves.csv\nReport page: {page.resolve()}")

@@ -23,6 +23,8 @@ def check_policy(policy: Any, *, rounds: int = 50, seed: int = 0) -> None:
     >>> import mebandit as mb
     >>> check_policy(mb.thompson(3, 2))
     """
+    if isinstance(policy, type):
+        checks.refuse("policy", "be an object, not a class", policy.__name__, f"Make one: {policy.__name__}(...).")
     if not isinstance(policy, Policy):
         members = [m for m in ("n_actions", "dim", "init", "propensities", "update") if not hasattr(policy, m)]
         checks.refuse("policy", "have n_actions, dim, init, propensities and update", f"{type(policy).__name__} without {members}")

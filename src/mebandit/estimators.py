@@ -145,13 +145,13 @@ def estimate(
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(1, 1, (2000, 1))
-    >>> actions = rng.integers(0, 2, 2000)
+    >>> x = rng.normal(1, 1, (20_000, 1))
+    >>> actions = rng.integers(0, 2, 20_000)
     >>> rewards = np.where(actions == 1, 2.0, -1.0) * x[:, 0]
     >>> noisy = x + rng.normal(0, 0.7, x.shape)
-    >>> estimate(noisy, actions, rewards, np.full(2000, 0.5), 0.49, method="ridge").theta.round(1).ravel()
+    >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49, method="ridge").theta.round(1).ravel()
     array([-0.8,  1.6])
-    >>> estimate(noisy, actions, rewards, np.full(2000, 0.5), 0.49).theta.round(1).ravel()
+    >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
     weighting, correction = RECIPES[checks.one_of("method", method, RECIPES)]
@@ -173,7 +173,7 @@ def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, 
 
 
 def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool) -> Estimate:
-    per_weight = fit.matrix / np.maximum(moments.weight, 1e-300)[:, None, None]
+    per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
     return Estimate(
         theta=fit.theta[:, int(intercept) :],
         intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
@@ -195,7 +195,10 @@ def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     labels = np.asarray(unit)
     if labels.shape != (n_rounds,):
         checks.refuse("unit", f"have shape ({n_rounds},)", f"shape {labels.shape}")
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    units, index = np.unique(labels, return_inverse=True)
+    if units.size < 2:
+        checks.refuse("unit", "name at least two units", f"{units.size}", "One cluster says nothing about the spread between clusters.")
+    return index.astype(np.int64)
 
 
 def _sandwich(fit: Fit, rounds: Rounds, *, weighting: int, correction: int, clusters: Integers | None) -> Floats:
@@ -246,7 +249,8 @@ def estimate_moments(
     `functions` are f_1, ..., f_m: each takes the contexts (n, d) and the outcomes (n,) of the rounds in which the action was
     taken and returns one row (a number or an array) per round. `solve` is φ and takes the m weighted means.
     W_t = 1{A_t = a} π^nd(a) / π_t(A_t), divided here by π^nd(a) so that the means are those of the outcome under action a.
-    A (T, K) stabilizer weights the rounds; a constant one cancels.
+    A (T, K) stabilizer weights the rounds; a constant one cancels. Rounds in which the action was not allowed (propensity zero in
+    (T, K) propensities) say nothing about it and are left out.
 
     >>> import numpy as np
     >>> x, y = np.array([[1.0], [2.0], [3.0]]), np.array([2.0, 4.0, 6.0])
@@ -258,7 +262,7 @@ def estimate_moments(
     rounds = check_rounds(context, actions, outcome, propensities, 0.0, n_actions=n_actions, stabilizer=stabilizer)
     action = checks.integer("action", action, 0, n_actions - 1)
     t = np.arange(rounds.rewards.size)
-    nd = rounds.stabilizer[t % len(rounds.stabilizer), action]
+    nd = rounds.stabilizer[t % len(rounds.stabilizer), action] * rounds.allowed[t % len(rounds.allowed), action]
     played = rounds.actions == action
     w = (nd / rounds.propensities)[played] / nd.sum()
     x, y = rounds.predicted[played], rounds.rewards[played]

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks, settings, states
 from mebandit.checks import LogError
 from mebandit.estimators import Estimate, solved_estimate
-from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events
+from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events, read_header
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import advance
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
@@ -49,8 +49,22 @@ class Learner:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
             if Path(journal).exists() and Path(journal).stat().st_size > 0:
-                checks.refuse("journal", "be a new file", str(journal), "To go on after a stop: Learner.recover(policy, journal).")
-            self._journal = Journal(journal, durable=durable)
+                checks.refuse("journal", "be a new file", str(journal), "To go on after a stop: Learner.recover(journal).")
+            self._open_journal(journal, durable)
+
+    def _open_journal(self, path: str | Path, durable: bool) -> None:
+        self._journal = Journal(path, policy=settings.describe_policy(self.policy), seed=self.seed, durable=durable)
+
+    def close(self) -> None:
+        """Give the journal back, for another learner to go on with; this one can then no longer be used, if it had one."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def decide(self, predicted: ArrayLike, error_cov: ArrayLike, *, allowed: ArrayLike | None = None) -> Decision:
         """Choose an action for a predicted context (d,) whose error has covariance error_cov (d, d).
@@ -67,6 +81,7 @@ class Learner:
             observation, action, pi = self._decide_compiled(self.policy, x, s, mask, number)
         else:
             observation, action, pi = self._decide_stepwise(x, s, mask, number)
+        pi.flags.writeable = False
         pending = Pending(observation, action, pi)
         if self._journal is not None:
             self._journal.decision(number, pending)
@@ -108,7 +123,8 @@ class Learner:
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
         number, waiting = self._waiting(decision)
-        r = checks.number("reward", reward, f"be a finite number of at most {_kernels.LARGEST:g} in size")
+        rule = f"be a finite number of at most {_kernels.LARGEST:g} in size"
+        r = float(reward) if isinstance(reward, (bool, np.bool_)) else checks.number("reward", reward, rule)
         if self._journal is not None:
             self._journal.reward(number, r)
         self._learn(number, waiting, r)
@@ -127,6 +143,7 @@ class Learner:
 
     def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
         number = decision.id if isinstance(decision, Decision) else decision
+        number = int(number) if isinstance(number, np.integer) else number
         known = self._pending.get(number) if type(number) is int else None
         if known is None:
             made = type(number) is int and 0 < number <= self.decided
@@ -187,15 +204,10 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one."""
-        try:
-            policy = settings.to_plain(self.policy)
-        except checks.InvalidInput:
-            policy = None
         body = {
             "format": FORMAT,
             "version": VERSION,
-            "policy": policy,
-            "policy_text": repr(self.policy),
+            "policy": settings.describe_policy(self.policy),
             "seed": self.seed,
             "decided": self.decided,
             "learned": self.learned,
@@ -205,52 +217,48 @@ class Learner:
         text = json.dumps(body, allow_nan=False)
         sealed = json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}, allow_nan=False)
         part = Path(path).with_name(Path(path).name + ".part")
-        with part.open("w", encoding="utf-8") as file:
-            file.write(sealed + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(sealed + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            raise LogError(f"state file must be one that can be written; got {path} ({error.strerror or error}).") from error
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
         """The learner that `save` wrote, bit for bit. A policy of your own class has to be given again."""
         body = _read_sealed(Path(path))
-        if policy is None:
-            if body["policy"] is None:
-                raise LogError(f"{path} must be loaded with its policy; got none for {body['policy_text']}. Give policy=...")
-            policy = settings.from_plain(body["policy"])
-        elif body["policy_text"] != repr(policy):
-            raise LogError(f"{path} must be loaded with the policy it was saved with, {body['policy_text']}; got {policy!r}.")
-        assert policy is not None
-        learner = cls(policy, seed=body["seed"])
+        found: Policy = settings.policy_from(body["policy"], policy, path)
+        learner = cls(found, seed=body["seed"])
         learner._state = states.from_plain(learner._state, body["state"])
         learner.decided, learner.learned = body["decided"], body["learned"]
-        learner._pending = dict(decision_from_plain(waiting, policy.n_actions) for waiting in body["pending"])
+        learner._pending = dict(decision_from_plain(waiting, found.n_actions, found.dim) for waiting in body["pending"])
         return learner
 
     @classmethod
-    def recover(cls, policy: Policy, journal: str | Path, *, seed: int = 0, durable: bool = False) -> "Learner":
-        """The learner that wrote a journal, rebuilt from it and ready to go on writing to it."""
-        learner = cls(policy, seed=seed)
+    def recover(cls, journal: str | Path, *, policy: Policy | None = None, durable: bool = False) -> "Learner":
+        """The learner that wrote a journal, rebuilt from it and ready to go on with it; a policy of your own class has to be given."""
+        header = read_header(journal)
+        learner = cls(settings.policy_from(header.get("policy"), policy, journal), seed=header.get("seed", 0))
         for line, event in read_events(journal):
             try:
                 learner._replay(event)
             except (KeyError, TypeError, IndexError, checks.InvalidInput) as error:
                 raise LogError(f"{journal} line {line} must be an event of this policy; got {checks.shown(event)} ({error}).") from error
-        learner._journal = Journal(journal, durable=durable)
+        learner._open_journal(journal, durable)
         return learner
 
     def _replay(self, event: dict[str, Any]) -> None:
         if "decision" in event:
-            number, waiting = decision_from_plain(event, self.policy.n_actions)
-            checks.floats("predicted", waiting.observation.predicted, (self.policy.dim,))
-            checks.probabilities("propensities", waiting.propensities, waiting.observation.allowed)
+            number, waiting = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
             self._pending[number] = waiting
             self.decided = max(self.decided, number)
         elif "reward_of" in event:
             number, waiting = self._waiting(event["reward_of"])
             self._learn(number, waiting, checks.number("reward", event["reward"]))
-        elif "forget" in event:
+        else:
             del self._pending[self._waiting(event["forget"])[0]]
 
 

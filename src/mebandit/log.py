@@ -4,6 +4,7 @@ A line is JSON: a decision (what was seen, the probabilities, the action) or the
 nothing that was answered, and replaying the journal in its order gives the learner's state back bit for bit.
 """
 
+import errno
 import json
 import os
 import weakref
@@ -17,36 +18,62 @@ from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.values import Booleans, Floats, Integers, Observation, Pending
 
-HEADER = {"format": "mebandit-journal", "version": 1}
+FORMAT, VERSION = "mebandit-journal", 1
 
 
 class Journal:
-    """An append-only file of events. `durable=True` also waits for the disk after each one."""
+    """An append-only file of events, whose first line says which policy and seed it belongs to.
 
-    def __init__(self, path: str | Path, *, durable: bool = False) -> None:
+    An event that cannot be written in full is taken back, so that the call can be made again. One learner at a time may write to it.
+    `durable=True` also waits for the disk after each event.
+    """
+
+    def __init__(self, path: str | Path, *, policy: dict[str, Any], seed: int, durable: bool = False) -> None:
         self.path = Path(path)
         self.durable = durable
-        self._drop_torn_line()
-        self._file = self.path.open("a", encoding="utf-8")
+        try:
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise LogError(f"journal must be a file that can be written; got {self.path} ({error.strerror}).") from error
         self.close = weakref.finalize(self, self._file.close)
         """close the file; also called when the journal is no longer used"""
+        self._lock()
+        self._drop_torn_line()
         if self._file.tell() == 0:
-            self._write(HEADER)
+            self._write({"format": FORMAT, "version": VERSION, "policy": policy, "seed": seed})
+
+    def _lock(self) -> None:
+        """Refuse a second writer, where the system can tell."""
+        try:
+            import fcntl
+        except ImportError:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LogError(f"journal must have one writer at a time; got {self.path}, which another learner has open.") from error
 
     def _drop_torn_line(self) -> None:
         """Cut off a last line without its end: the call that was writing it never returned."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb+") as file:
-            content = file.read()
-            if content and not content.endswith(b"\n"):
-                file.truncate(content.rfind(b"\n") + 1)
+        content = self.path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.ftruncate(self._file.fileno(), content.rfind(b"\n") + 1)
+        self._file.seek(0, os.SEEK_END)
 
     def _write(self, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps(event, allow_nan=False, separators=(",", ":")) + "\n")
-        self._file.flush()
-        if self.durable:
-            os.fsync(self._file.fileno())
+        if self._file.closed:
+            raise LogError(f"journal must be open; got {self.path}, which was closed.")
+        line = json.dumps(event, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        good = self._file.tell()
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self.durable:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), good)
+            self._file.seek(good)
+            raise LogError(f"journal must be a file that can be written; got {self.path} ({error.strerror}).") from error
 
     def decision(self, number: int, pending: Pending) -> None:
         self._write(decision_to_plain(number, pending))
@@ -72,40 +99,57 @@ def decision_to_plain(number: int, pending: Pending) -> dict[str, Any]:
     }
 
 
-def decision_from_plain(data: dict[str, Any], n_actions: int) -> tuple[int, Pending]:
-    """The number of a decision and what is known of it."""
+def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> tuple[int, Pending]:
+    """The number of a decision and what is known of it, every part checked."""
+    allowed = np.zeros(n_actions, dtype=np.bool_)
+    for a in data["allowed"]:
+        allowed[checks.integer("allowed", a, 0, n_actions - 1)] = True
+    action = checks.integer("action", data["action"], 0, n_actions - 1)
+    if not allowed[action]:
+        checks.refuse("action", "be allowed", action)
     observation = Observation(
-        predicted=np.array(data["predicted"], dtype=np.float64),
-        error_cov=np.array(data["error_cov"], dtype=np.float64),
-        allowed=checks.allowed_actions("allowed", data["allowed"], n_actions),
-        time=data["decision"],
-        luck=data["luck"],
+        predicted=checks.floats("predicted", data["predicted"], (dim,)),
+        error_cov=checks.covariance("error_cov", data["error_cov"], dim),
+        allowed=allowed,
+        time=checks.integer("decision", data["decision"], 1),
+        luck=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
     )
-    return data["decision"], Pending(observation, data["action"], np.array(data["propensities"], dtype=np.float64))
+    return observation.time, Pending(observation, action, checks.probabilities("propensities", data["propensities"], allowed))
 
 
-def read_events(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of a journal with their line numbers, in order; a torn last line, which no call was answered for, is passed over."""
+def read_header(path: str | Path) -> dict[str, Any]:
+    """The first line of a journal: whose it is."""
+    for _, event in read_events(path, header=True):
+        return event
+    raise LogError(f"{path} must begin with a journal's first line; got an empty file.")
+
+
+def read_events(path: str | Path, *, header: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of a journal with their line numbers, in order (after the header, or with it); a torn last line is passed over."""
     path = Path(path)
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     return
-                yield number, _event(path, number, line)
+                event = _event(path, number, line)
+                if number > 1 or header:
+                    yield number, event
     except OSError as error:
         raise LogError(f"journal must be a readable file; got {path} ({error.strerror}).") from error
 
 
-def _event(path: Path, number: int, line: str) -> dict[str, Any]:
+def _event(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    shown = line[:60].decode(errors="replace").strip()
     try:
         event = json.loads(line)
-        if not isinstance(event, dict):
-            raise ValueError("not an object")
     except ValueError as error:
-        raise LogError(f"{path} line {number} must be a JSON event; got {line[:60]!r} ({error}).") from error
-    if number == 1 and event != HEADER:
-        raise LogError(f"{path} line 1 must be {json.dumps(HEADER)}; got {line[:60].strip()!r}. Is it a journal?")
+        raise LogError(f"{path} line {number} must be a JSON event; got {shown!r} ({type(error).__name__}).") from error
+    known = ("format",) if number == 1 else ("decision", "reward_of", "forget")
+    if not isinstance(event, dict) or not any(name in event for name in known):
+        raise LogError(f"{path} line {number} must be an event with one of {', '.join(known)}; got {shown!r}.")
+    if number == 1 and (event["format"], event.get("version")) != (FORMAT, VERSION):
+        raise LogError(f"{path} line 1 must be that of a {FORMAT} version {VERSION}; got {shown!r}.")
     return event
 
 

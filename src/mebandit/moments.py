@@ -123,7 +123,10 @@ def check_rounds(
     r = checks.floats("rewards", rewards, (n_rounds,))
     taken, mask = checks.propensities("propensities", propensities, a, n_actions)
     if allowed is not None:
-        mask = np.ascontiguousarray(np.atleast_2d(np.asarray(allowed, dtype=np.bool_)))
+        given = np.asarray(allowed)
+        if given.dtype != np.bool_:
+            checks.refuse("allowed", "be booleans", f"an array of {given.dtype}")
+        mask = np.ascontiguousarray(np.atleast_2d(given))
         if mask.shape not in ((1, n_actions), (n_rounds, n_actions)):
             checks.refuse("allowed", f"have shape ({n_actions},) or ({n_rounds}, {n_actions})", f"shape {np.shape(allowed)}")
         if not mask[np.arange(n_rounds) % len(mask), a].all():

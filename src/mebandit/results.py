@@ -115,6 +115,7 @@ class Results:
 
 def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[str] = ()) -> "matplotlib.figure.Figure":
     """A figure of one measure from a table as `Results.curves` gives it."""
+    checks.one_of("measure", measure, MEASURES)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
@@ -136,7 +137,7 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
     if log_scale:
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=min(0.0, float(own["mean"].min())))
     axes.set_xlabel("round")
     axes.set_ylabel(MEASURES[measure])
     axes.spines[["top", "right"]].set_visible(False)

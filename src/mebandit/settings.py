@@ -37,6 +37,26 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def describe_policy(policy: Any) -> dict[str, Any]:
+    """What a file says of the policy it belongs to: all of it, or for a class of your own (or with a schedule of your own) its name."""
+    try:
+        return dict(to_plain(policy))
+    except checks.InvalidInput:
+        return {"own": type(policy).__qualname__}
+
+
+def policy_from(description: Any, given: Any, file: object) -> Any:
+    """The policy that a file belongs to: the one given, if it is that, or the one described."""
+    own = not isinstance(description, dict) or "own" in description
+    if given is None:
+        if own:
+            raise checks.LogError(f"{file} must be read with its policy; got none for {description}. Give policy=...")
+        return from_plain(description)
+    if describe_policy(given) != description:
+        raise checks.LogError(f"{file} must be read with the policy it was written with, {description}; got {given!r}.")
+    return given
+
+
 def from_plain(data: Any) -> Any:
     """The configuration that `to_plain` wrote; its constructor checks every field."""
     if isinstance(data, dict):

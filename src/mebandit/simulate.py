@@ -122,9 +122,9 @@ def simulate(
     learners = len(named)
     horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
     replicates = checks.integer("replicates", replicates, 1, 2**32 - 1)
-    seed = checks.integer("seed", seed, 0, 2**63 - 1)
+    seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
     workers = checks.integer("workers", workers, 1) if workers is not None else min(cpu_count() or 1, replicates)
-    shared = common_floor(named, environment.n_actions) if floor is None else floor
+    shared = common_floor(named) if floor is None else floor
     schedules.floors(shared, np.array([1]), environment.n_actions)
     extra = [checks.integer("milestones", t, 1, horizon) for t in milestones]
     record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
@@ -178,6 +178,8 @@ def run_threaded(run: Callable[[int], None], n: int, workers: int, done: Callabl
 def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environment: Environment) -> dict[str, Policy]:
     """Policies by the name they have in tables, checked against the environment."""
     named: dict[str, Policy] = {}
+    if hasattr(policies, "propensities"):
+        checks.refuse("policies", "be a list, or a dict by name", "a single policy", "Put it into a list: [policy].")
     pairs = policies.items() if isinstance(policies, Mapping) else [(label(p), p) for p in policies]
     for name, policy in pairs:
         if name in named:
@@ -192,7 +194,7 @@ def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environmen
     return named
 
 
-def common_floor(policies: Mapping[str, Policy], n_actions: int) -> float | Schedule:
+def common_floor(policies: Mapping[str, Policy]) -> float | Schedule:
     """The smallest floor of those policies that have one."""
     floors: tuple[Any, ...] = tuple({p.floor: None for p in policies.values() if hasattr(p, "floor")})
     if not floors:

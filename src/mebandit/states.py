@@ -54,9 +54,13 @@ def to_plain(state: State) -> list[Any]:
 
 def _leaf_to_plain(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
-        return {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": leaf.ravel().tolist()}
+        values = leaf.ravel().tolist()
+        plain = values if leaf.dtype.kind != "f" or np.isfinite(leaf).all() else [repr(value) for value in values]  # JSON has no NaN
+        return {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": plain}
     if isinstance(leaf, np.generic):
         leaf = leaf.item()
+    if isinstance(leaf, float) and not np.isfinite(leaf):
+        return {"float": repr(leaf)}
     if not (leaf is None or isinstance(leaf, (bool, int, float, str))):
         checks.refuse("a state to be saved", "be made of numeric arrays, numbers, text and None", type(leaf).__name__)
     return leaf
@@ -72,7 +76,7 @@ def from_plain(template: State, plain: list[Any]) -> State:
 
 def _leaf_from_plain(i: int, like: Any, leaf: Any) -> Any:
     if not isinstance(like, np.ndarray):
-        return leaf
+        return float(leaf["float"]) if isinstance(leaf, dict) else leaf
     try:
         array = np.array(leaf["values"], dtype=leaf["dtype"]).reshape(leaf["shape"])
     except (TypeError, KeyError, ValueError) as error:

@@ -110,6 +110,7 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
     checks.integer("simulation.horizon", simulation.get("horizon"), 1)
     checks.integer("simulation.replicates", simulation.setdefault("replicates", 20), 1)
     checks.integer("simulation.seed", simulation.setdefault("seed", 1), 0)
+    _check_extras(simulation)
     worlds = data.get("environment", {"kind": "Gaussian"})
     axes = _axes(data.get("grid", {}))
     entries = data.get("policy", [])
@@ -117,10 +118,14 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
         checks.refuse("the spec", "name at least one [[policy]]", checks.shown(entries))
     cells = []
     for world in worlds if isinstance(worlds, list) else [worlds]:
+        if not isinstance(world, dict):
+            checks.refuse("[environment]", "be a table", checks.shown(world))
         for point in product(*axes.values()):
             chosen = dict(world) | dict(zip(axes, point, strict=True))
             name = " ".join([str(chosen.pop("name", chosen.get("kind"))), *(f"{k}={v}" for k, v in zip(axes, point, strict=True))])
             environment = _environment(chosen)
+            if "csv" in chosen:  # results belong to the contents of the file, wherever it lies
+                chosen["csv"] = hashlib.sha256(Path(chosen["csv"]).read_bytes()).hexdigest()
             made = [_policy(entry, environment, simulation["horizon"]) for entry in entries]
             named = {label(policy): policy for policy in made}
             if len(named) < len(made):
@@ -129,6 +134,18 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
     return cells
+
+
+def _check_extras(simulation: dict[str, Any]) -> None:
+    """What may be left out of [simulation]."""
+    if "floor" in simulation:
+        checks.number("simulation.floor", simulation["floor"], "be a number from 0 to 0.5", 0.0, 0.5)
+    if not isinstance(simulation.get("references", True), bool):
+        checks.refuse("simulation.references", "be true or false", checks.shown(simulation["references"]))
+    if not isinstance(simulation.get("milestones", []), list):
+        checks.refuse("simulation.milestones", "be a list of rounds", checks.shown(simulation["milestones"]))
+    for t in simulation.get("milestones", []):
+        checks.integer("simulation.milestones", t, 1, simulation["horizon"])
 
 
 def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
@@ -150,6 +167,8 @@ def _environment(chosen: dict[str, Any]) -> Environment:
     options = {key: value for key, value in chosen.items() if key != "kind"}
     known = {f.name for f in fields(made)} - {"users"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
     _only(f"environment {kind}", options, known)
+    if "in_turn" in options and "csv" not in options:
+        checks.refuse("environment HeartSteps", "have a csv where it says in_turn", "none", "The built-in description has no rows to take.")
     if "csv" in options:
         return environments.HeartSteps.from_csv(options.pop("csv"), **options)
     environment: Environment = made(**options)
@@ -161,9 +180,14 @@ def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
         checks.refuse("[[policy]]", "be a table", checks.shown(entry))
     options = {key: settings.from_plain(value) for key, value in entry.items() if key not in ("kind", "preset")}
     kind = checks.one_of("policy.kind", entry.get("kind"), POLICIES)
+    for name in ("n_actions", "dim"):
+        if name in options:
+            checks.refuse(f"policy {kind}", f"take {name} from the environment", f"{name} = {options[name]!r}")
     preset = entry.get("preset")
     if preset is not None:
         checks.one_of("policy.preset", preset, ("standard", "clipped"))
+        if preset == "standard" and "floor" in options:
+            checks.refuse("policy.floor", "be left out with the preset 'standard', which sets it", checks.shown(options["floor"]))
         shape = {"horizon": horizon, "dim": environment.dim, "n_actions": environment.n_actions}
         chosen = schedules.standard(**shape) if preset == "standard" else schedules.clipped(options.get("floor", 0.2), **shape)
         options = dict(**chosen) | {key: value for key, value in options.items() if key != "floor"}

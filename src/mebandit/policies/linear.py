@@ -309,8 +309,8 @@ def uniform(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
 
 
 def _recipe(name: str, method: str, rule: str, n_actions: int, dim: int, options: dict[str, Any]) -> LinearPolicy:
-    known = {f.name for f in fields(LinearPolicy)} - {"method", "rule"}
+    known = {f.name for f in fields(LinearPolicy)} - {"method", "rule", "n_actions", "dim"}
     unknown = sorted(set(options) - known)
     if unknown:
-        checks.refuse("options", "be among " + ", ".join(sorted(known - {"n_actions", "dim"})), ", ".join(unknown))
+        checks.refuse("options", "be among " + ", ".join(sorted(known)), ", ".join(unknown))
     return LinearPolicy(n_actions=n_actions, dim=dim, method=method, rule=rule, **({"name": name} | options))

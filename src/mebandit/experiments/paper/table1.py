@@ -35,7 +35,7 @@ NOTES = {
         "with its restarts. The printed numbers are on another scale."
     ),
     ("table1b", "published"): (
-        "Explore, then commit: 2500 rounds at probability 1/2 with learning, then the fit is frozen and played greedily, without a floor, for "
+        "Explore, then commit: 2500 rounds at probability 1/2 with learning; then the fit is frozen and played greedily, no floor, for "
         "2500 rounds. The number is 10 times the average standard regret of those. σ_η² is a standard deviation."
     ),
     ("table1b", "as_written"): (
