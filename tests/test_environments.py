@@ -125,8 +125,12 @@ def test_heartsteps_carries_the_burden() -> None:
 def test_heartsteps_draws_a_user_per_replicate() -> None:
     environment = HeartSteps()
     assert environment.user_theta.shape == (37, 2, 7)
-    users = {environment.user_of(Stretch(1, 0, replicate, 0, 1)) for replicate in range(300)}
-    assert len(users) > 30
+    users = [environment.user_of(Stretch(1, 0, replicate, 0, 1)) for replicate in range(74)]
+    assert sorted(users[:37]) == sorted(users[37:]) == list(range(37))
+    assert users[:37] != users[37:]
+    first = np.array([environment.user_of(Stretch(seed, 0, 5, 0, 1)) for seed in range(2000)])
+    counts = np.bincount(first, minlength=37)
+    assert ((counts - 2000 / 37) ** 2 / (2000 / 37)).sum() < 36 + 4.5 * np.sqrt(72), "each is uniformly distributed"
     np.testing.assert_array_equal(
         environment.tape(Stretch(1, 0, 4, 0, 1)).theta[0], environment.user_theta[environment.user_of(Stretch(1, 0, 4, 0, 1))]
     )

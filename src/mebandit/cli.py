@@ -1,4 +1,4 @@
-"""The command line: `mebandit demo` and `mebandit simulate spec.toml`."""
+"""The command line: `mebandit demo`, `mebandit simulate spec.toml` and `mebandit paper table1a`."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from mebandit.checks import MebanditError
 
 try:
     import click
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -97,8 +98,38 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
     click.echo(f"Tables: {(folder / 'summary.csv').resolve()}, curves.csv\nReport page: {page.resolve()}")
 
 
+@commands.command()
+@click.argument("experiment", type=click.Choice(["table1a", "table1b", "all"]))
+@click.option("--protocol", type=click.Choice(["published", "as_written", "both"]), default="both", show_default=True)
+@click.option("--replicates", type=click.IntRange(min=2), default=100, show_default=True, help="Independent runs per cell.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed gives the same CSV.")
+@click.option("--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
+@click.option(
+    "--heartsteps-csv",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The cleaned HeartSteps V1 CSV, to play its own rows beside the built-in description.",
+)
+def paper(experiment: str, protocol: str, replicates: int, seed: int, workers: int | None, out: Path, heartsteps_csv: Path | None) -> None:
+    """Compute a table of the paper again, ours beside the published numbers.
+
+    The printed numbers of Table 1 are not what the text says they are, so there are two protocols: `published` is how they can be
+    reproduced, `as_written` what the text describes. Finished cells are kept; after an interruption the same command goes on.
+    """
+    from mebandit.experiments.paper.catalogue import EXPERIMENTS, Options, compare, run_experiments
+
+    options = Options(protocol=protocol, replicates=replicates, seed=seed, heartsteps_csv=heartsteps_csv)
+    names = list(EXPERIMENTS) if experiment == "all" else [experiment]
+    tables = run_experiments(names, out, options, workers=workers)
+    for name, table in tables.items():
+        for part in compare(EXPERIMENTS[name], table):
+            _print_table(f"{part.title}: ours | published", part.header[: len(part.brief[0])], part.brief, set())
+            Console().print(f"{part.note}\n", highlight=False, markup=False)
+    click.echo(f"Tables and figures: {out.resolve()}\nReport page: {(out / 'report.html').resolve()}")
+
+
 def _print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
         numeric = all(_is_number(row[i]) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)

@@ -186,7 +186,7 @@ def observed_users(study: Study, *, in_turn: bool) -> Users:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartSteps:
-    """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate draws one of the users, unless `user` names one (0 to 36).
+    """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate plays a random user, unless `user` names one (0 to 36).
 
     noise_sd is the reward noise; burden_error_var the variance of the error with which the burden is seen; decay is λ.
     """
@@ -244,11 +244,15 @@ class HeartSteps:
         )
 
     def user_of(self, stretch: Stretch) -> int:
-        """The user that a replicate plays."""
+        """The user that a replicate plays: a random one, every user once in each run of 37 replicates, the same in all cells.
+
+        Each is uniformly distributed; that none comes twice before all have come takes their differences out of the comparison.
+        """
         if self.user is not None:
             return self.user
-        u, _ = _kernels.uniform_pair(stretch.seed, stretch.cell, stretch.replicate, 0, _kernels.COMPONENT)
-        return int(u * len(self.users.theta))
+        turn, place = divmod(stretch.replicate, len(self.users.theta))
+        keys = [_kernels.uniform_pair(stretch.seed, 0, turn, user, _kernels.COMPONENT)[0] for user in range(len(self.users.theta))]
+        return int(np.argsort(keys)[place])
 
     def tape(self, stretch: Stretch) -> Tape:
         user = self.user_of(stretch)

@@ -80,9 +80,7 @@ def run_cells(
                 _run(cell, folder, workers, advance)
     tables = []
     for table in CellData._fields:
-        parts = [
-            pd.read_csv(_path(folder, cell, table), float_precision="round_trip").assign(cell=cell.name, **cell.labels) for cell in cells
-        ]
+        parts = [pd.read_csv(_path(folder, cell, table)).assign(cell=cell.name, **cell.labels) for cell in cells]
         joined = pd.concat(parts, ignore_index=True)
         front = ["cell", *dict.fromkeys(label for cell in cells for label in cell.labels)]
         tables.append(joined[[*front, *(column for column in joined.columns if column not in front)]])

@@ -15,7 +15,7 @@ from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.published import POLICIES, TABLE_1A, TABLE_1B
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
-from mebandit.policies import Policy, lin_ucb, meb, meb_naive, robust_ucb, thompson
+from mebandit.policies import lin_ucb, meb, meb_naive, robust_ucb, thompson
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROTOCOLS = ("published", "as_written")
 FLOOR = 0.2
 ORACLE = "oracle on x̃"
+RESTARTED = "RobustUCB, restarting"
+"""RobustUCB as its paper describes it, beside the column that is printed under its name"""
 
 NOTES = {
     ("table1a", "published"): (
@@ -91,6 +93,7 @@ def _policies_1a(protocol: str, sigma_eta: float, horizon: int) -> list[Any]:
             meb(2, 5, **late),
             meb_naive(2, 5, **late),
             lin_ucb(2, 5, width=1.1, name="RobustUCB", **common),
+            robust_ucb(2, 5, horizon=horizon, name=RESTARTED, **common),
         ]
     preset = schedules.clipped(FLOOR, horizon, 5)
     return [
@@ -110,22 +113,12 @@ def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> li
     for sigma_eta, sigma_e2 in TABLE_1B:
         noise_sd = sigma_eta if published else sqrt(sigma_eta)
         environment, settings = source.world(noise_sd=noise_sd, burden_error_var=sigma_e2, in_turn=published)
-        common: dict[str, Any] = {"floor": FLOOR}
-        if published:
-            common = {"floor": schedules.Steps((2500,), (0.5, 0.0)), "refit": schedules.Until(2500)}
-        made: list[Any] = [
-            thompson(2, 7, width=noise_sd, **common),
-            lin_ucb(2, 7, width=1.0 if published else sigma_eta, **common),
-            meb(2, 7, **common),
-            meb_naive(2, 7, **common),
-            robust_ucb(2, 7, horizon=horizon, **common),
-        ]
-        policies: dict[str, Policy] = {policy.name: policy for policy in made}
+        policies = _policies_1b(protocol, noise_sd, sigma_eta, horizon)
         cells.append(
             Cell(
                 name=f"1(b) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}{'' if source.csv is None else ' data'}",
                 environment=environment,
-                policies=policies,
+                policies={policy.name: policy for policy in policies},
                 simulation={
                     "horizon": horizon,
                     "replicates": replicates,
@@ -143,6 +136,26 @@ def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> li
             )
         )
     return cells
+
+
+def _policies_1b(protocol: str, noise_sd: float, sigma_eta: float, horizon: int) -> list[Any]:
+    if protocol == "published":
+        commit: dict[str, Any] = {"floor": schedules.Steps((2500,), (0.5, 0.0)), "refit": schedules.Until(2500)}
+        return [
+            thompson(2, 7, width=noise_sd, **commit),
+            lin_ucb(2, 7, **commit),
+            meb(2, 7, **commit),
+            meb_naive(2, 7, **commit),
+            lin_ucb(2, 7, width=1.1, name="RobustUCB", **commit),
+        ]
+    common: dict[str, Any] = {"floor": FLOOR}
+    return [
+        thompson(2, 7, width=noise_sd, **common),
+        lin_ucb(2, 7, width=sigma_eta, **common),
+        meb(2, 7, **common),
+        meb_naive(2, 7, **common),
+        robust_ucb(2, 7, horizon=horizon, width=sigma_eta, **common),
+    ]
 
 
 def score_1a(own: "pd.DataFrame", protocol: str) -> "pd.DataFrame":
@@ -169,7 +182,7 @@ def tabulate(
     for key, own in data.replicates.groupby(keys, sort=False):
         labels: dict[str, Any] = dict(zip(keys, key, strict=True))
         scores = score(own, labels["protocol"])
-        for policy in (*POLICIES, ORACLE, "uniform"):
+        for policy in [*POLICIES, *(name for name in (RESTARTED, ORACLE, "uniform") if name in scores.columns)]:
             printed = dict(zip(POLICIES, published[labels["sigma_eta"], labels["sigma_e2"]], strict=True)).get(policy, float("nan"))
             mean, se = float(scores[policy].mean()), float(scores[policy].std(ddof=1) / sqrt(len(scores)))
             numbers = {"mean": mean, "std_error": se, "std_dev": float(scores[policy].std(ddof=1)), "published": printed}
