@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 52rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 58rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
 h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .9rem; text-align: right; border-bottom: 1px solid #e3e6ea; }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
+div.wide { overflow-x: auto; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tr.reference td { color: #6b7480; } td.best { font-weight: 700; }
 figure { margin: 1.2rem 0; background: #fff; border-radius: 6px; } svg { max-width: 100%; height: auto; }
@@ -28,6 +29,10 @@ pre { background: #f3f5f7; padding: .8rem 1rem; border-radius: 6px; overflow-x: 
   body { color: #dde3ea; background: #14181d; } th, td { border-color: #2b323a; } pre { background: #1e242b; }
   tr.reference td, footer { color: #95a0ac; } }
 """
+
+
+def _lines(words: str) -> str:
+    return html.escape(words).replace("\n", "<br>")
 
 
 @dataclass
@@ -54,13 +59,13 @@ class Page:
         best: AbstractSet[tuple[int, int]] = frozenset(),
         muted: AbstractSet[int] = frozenset(),
     ) -> Self:
-        """A table of texts; `best` cells are bold, `muted` rows grey."""
-        lines = ["<table><thead><tr>", *(f"<th>{html.escape(cell)}</th>" for cell in header), "</tr></thead><tbody>"]
+        """A table of texts, which may have several lines; `best` cells are bold, `muted` rows grey."""
+        lines = ['<div class="wide"><table><thead><tr>', *(f"<th>{html.escape(cell)}</th>" for cell in header), "</tr></thead><tbody>"]
         for i, row in enumerate(rows):
             lines.append('<tr class="reference">' if i in muted else "<tr>")
-            lines += [f"<td{' class=best' if (i, j) in best else ''}>{html.escape(cell)}</td>" for j, cell in enumerate(row)]
+            lines += [f"<td{' class=best' if (i, j) in best else ''}>{_lines(cell)}</td>" for j, cell in enumerate(row)]
             lines.append("</tr>")
-        return self._add("".join([*lines, "</tbody></table>"]))
+        return self._add("".join([*lines, "</tbody></table></div>"]))
 
     def figure(self, figure: "matplotlib.figure.Figure") -> Self:
         """A figure, drawn into the page as SVG."""

@@ -123,7 +123,7 @@ def compare(experiment: Experiment, table: "pd.DataFrame") -> list[Comparison]:
         for i, ((sigma_eta, sigma_e2), cell) in enumerate(part.groupby(["sigma_eta", "sigma_e2"], sort=False)):
             own = cell.set_index("policy")
             best.add((i, 2 + int(own["mean"].loc[list(POLICIES)].to_numpy().argmin())))
-            ours = [f"{own['mean'][p]:.3f} ± {own['std_error'][p]:.3f} | {own['published'][p]:.3f}" for p in POLICIES]
+            ours = [f"{own['mean'][p]:.3f} ± {own['std_error'][p]:.3f}\n{own['published'][p]:.3f}" for p in POLICIES]
             brief.append([f"{sigma_eta:g}", f"{sigma_e2:g}", *(f"{own['mean'][p]:.3f}|{own['published'][p]:.3f}" for p in POLICIES)])
             rows.append([f"{sigma_eta:g}", f"{sigma_e2:g}", *ours, *(f"{own['mean'][p]:.3f}" for p in extra)])
         title = f"{experiment.title}, protocol {labels['protocol']}" + (f", from the {labels['source']}" if "source" in labels else "")
