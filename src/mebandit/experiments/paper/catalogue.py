@@ -81,7 +81,7 @@ def run_experiments(
     run_cells([cell for cells in planned.values() for cell in cells], folder, workers=workers, progress=progress)
     tables, page = {}, Page("Online learning in bandits with predicted context: the paper, computed again")
     page.text(
-        "Ours beside the published numbers. Bold: the smallest mean among the learners. In parentheses: standard errors over replicates."
+        f"{options.replicates} replicates. Each entry: ours ± its standard error, below it the published number. Bold: the best learner."
     )
     for experiment in chosen:
         data = run_cells(planned[experiment.name], folder, progress=False)
