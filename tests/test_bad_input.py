@@ -49,10 +49,15 @@ BAD_COVARIANCES: list[Any] = [
     -0.1,
     NAN,
     [0.1, -0.1],
+    [1e6, -1e-4],
+    [[1e6, 2e-2], [-2e-2, 1e-4]],
+    [[1.0, 2.0], [1.0]],
+    10**400,
+    True,
     "no",
     None,
 ]
-BAD_REWARDS: list[Any] = [NAN, INF, -INF, 1e60, "1.0", None, [1.0], 1j]
+BAD_REWARDS: list[Any] = [NAN, INF, -INF, 1e60, "1.0", None, [1.0], 1j, 10**400]
 BAD_DECISIONS: list[Any] = [0, -1, 99, 2.0, "1", None, True]
 BAD_ALLOWED: list[Any] = [[], [1, 0], [0, 1], [3], [-1], [0, 0], [False, False], [True], [0.5], "all", 1, [True, False, True], [[0]]]
 
@@ -84,6 +89,7 @@ LIVE: list[tuple[str, Callable[[mb.Learner], object]]] = [
     ("decision", lambda s: s.learn(mb.Decision(2, 0, 0.123, np.array([0.123, 0.877])), 1.0)),
     ("merge", lambda s: s.merge(mb.Learner(mb.meb(2, 2, floor=0.1)))),
     ("merge", lambda s: s.merge("other")),  # type: ignore[arg-type]
+    ("merge", lambda s: s.merge(s)),
 ]
 
 
@@ -137,6 +143,11 @@ BATCH: list[tuple[str, dict[str, Any]]] = [
     ("actions", {"allowed": [True, False]}),
     ("unit", {"unit": [1, 2]}),
     ("unit", {"unit": [1, 1, 1]}),
+    ("intercept", {"intercept": 2}),
+    ("predicted", {"predicted": np.zeros((3, 0))}),
+    ("actions", {"actions": [[0], [1, 1], [0]]}),
+    ("stabilizer", {"stabilizer": "half"}),
+    ("stabilizer", {"stabilizer": [[0.5], [0.5, 0.5]]}),
     ("allowed", {"allowed": [1, 1]}),
 ]
 
@@ -154,6 +165,16 @@ CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
     ("floor", lambda: mb.meb(2, 5, floor=NAN)),
     ("floor", lambda: mb.lin_ucb(2, 5, floor=-0.1)),
     ("n_actions", lambda: mb.meb(1, 5)),
+    ("intercept", lambda: mb.meb(2, 60, intercept=-1)),
+    ("epoch", lambda: mb.robust_ucb(2, 5, horizon=10, epoch=0)),
+    ("gamma", lambda: mb.robust_ucb(2, 5, horizon=10, gamma=2.0)),
+    ("policy", lambda: mb.Learner(mb.meb)),  # type: ignore[arg-type]
+    ("policies", lambda: mb.simulate(Gaussian(), ["meb"], horizon=10)),  # type: ignore[list-item]
+    ("environment", lambda: mb.simulate(Gaussian, [mb.meb(2, 5)], horizon=10)),  # type: ignore[arg-type]
+    ("milestones", lambda: mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=10, milestones=5)),  # type: ignore[arg-type]
+    ("Steps", lambda: mb.schedules.Steps(5, (1, 2))),  # type: ignore[arg-type]
+    ("Power.exponent", lambda: mb.schedules.Power("x", 0.5)),  # type: ignore[arg-type]
+    ("Until.last", lambda: mb.schedules.Until("a")),  # type: ignore[arg-type]
     ("dim", lambda: mb.meb(2, 0)),
     ("ridge", lambda: mb.lin_ucb(2, 5, ridge=0.0)),
     ("width", lambda: mb.thompson(2, 5, width=-1.0)),
@@ -230,7 +251,7 @@ def test_a_state_file_of_another_version_or_policy_is_refused(tmp_path: Path) ->
     body = {k: v for k, v in json.loads(path.read_text()).items() if k != "sha256"}
     for change, names in (
         ({"version": 99}, "state file"),
-        ({"state": body["state"][:1]}, "state"),
+        ({"state": {"tuple": body["state"]["tuple"][:1]}}, "state"),
         ({"policy": {"type": "Unknown"}}, "type"),
     ):
         changed = body | change

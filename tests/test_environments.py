@@ -222,6 +222,22 @@ def test_the_built_in_description_is_that_of_the_public_data() -> None:
     np.testing.assert_allclose(HeartSteps.from_csv(path).user_theta, HeartSteps().user_theta, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"component": np.full(50, 10**6)}, {"guess": np.zeros((1, 3))}, {"carry_index": 7}, {"carry_gain": np.zeros(1)}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_tape_that_points_nowhere_is_refused(change: dict[str, Any]) -> None:
+    class Broken:
+        n_actions, dim = 2, 5
+
+        def tape(self, stretch: Stretch) -> Tape:
+            return Gaussian(error_cov=np.stack([np.eye(5), 2 * np.eye(5)])).tape(stretch)._replace(**change)
+
+    with pytest.raises(mb.InvalidInput, match=r"Broken.tape \w+ must"):
+        mb.check_environment(Broken())
+
+
 def test_check_environment_names_the_broken_rule() -> None:
     class Drifting:
         n_actions, dim, calls = 2, 5, 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import states
+from mebandit.policies import LinearPolicy
 from mebandit.values import Observation, Round
 from tests import reference
 
@@ -119,7 +120,7 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
         n_actions, dim = 2, 1
 
         def init(self) -> dict[str, Any]:
-            return {"wins": np.zeros(2), "rounds": 0, "best": -np.inf, "nothing": np.array([np.nan, np.inf])}
+            return {"wins": np.zeros(2), "rounds": 0, "history": [], "best": -np.inf, "nothing": np.array([np.nan, np.inf])}
 
         def propensities(self, state: dict[str, Any], observation: Observation) -> reference.Floats:
             weights: reference.Floats = (1 + state["wins"]) * observation.allowed
@@ -128,7 +129,7 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
         def update(self, state: dict[str, Any], round: Round) -> dict[str, Any]:
             wins = state["wins"].copy()
             wins[round.action] += round.reward > 0
-            return state | {"wins": wins, "rounds": state["rounds"] + 1}
+            return state | {"wins": wins, "rounds": state["rounds"] + 1, "history": [*state["history"], round.action]}
 
     mb.check_policy(Counting())
     learner = mb.Learner(Counting(), seed=3)
@@ -139,11 +140,55 @@ def test_a_policy_of_ones_own_can_be_saved_and_loaded(tmp_path: Path) -> None:
         mb.Learner.load(tmp_path / "own.json")
     loaded = mb.Learner.load(tmp_path / "own.json", policy=Counting())
     assert states.same(loaded.state, learner.state)
-    assert loaded.state["rounds"] == 30
-    with pytest.raises(mb.InvalidInput, match="policy must be a linear one, to give an estimate; got Counting"):
+    assert loaded.state["rounds"] == len(loaded.state["history"]) == 30
+    with pytest.raises(mb.InvalidInput, match="policy must be a linear one that keeps what it learns, to give an estimate; got Counting"):
         learner.estimate()
     with pytest.raises(mb.InvalidInput, match="run the same policy"):
         learner.merge(mb.Learner(mb.meb(2, 1)))
+
+
+def test_what_cannot_be_learned_from_is_not_in_the_journal(tmp_path: Path) -> None:
+    """A stabilizer of one's own that breaks in the third round: the call is refused, and the journal does not hold it."""
+    policy = mb.meb(2, 1, stabilizer=lambda t: (0.5, 0.5) if t < 3 else (0.0, 1.0))
+    learner = mb.Learner(policy, journal=tmp_path / "j.jsonl")
+    made = drive(learner, 3)
+    for decision in made[:2]:
+        learner.learn(decision, 1.0)
+    kept, before = learner.state, (tmp_path / "j.jsonl").read_bytes()
+    for _ in range(2):
+        with pytest.raises(mb.InvalidInput, match="stabilizer must be positive"):
+            learner.learn(made[2], 1.0)
+    assert (tmp_path / "j.jsonl").read_bytes() == before
+    assert states.same(learner.state, kept)
+    learner.close()
+    assert states.same(mb.Learner.recover(tmp_path / "j.jsonl", policy=policy).state, kept)
+
+
+def test_a_file_is_read_only_with_its_own_policy(tmp_path: Path) -> None:
+    def floor(t: int) -> float:
+        return 0.2
+
+    mb.Learner(mb.meb(2, 2, floor=floor), seed=1).save(tmp_path / "s.json")
+    with pytest.raises(mb.LogError, match="must be read with its policy; got none"):
+        mb.Learner.load(tmp_path / "s.json")
+    for other in (mb.lin_ucb(2, 2, floor=floor), mb.meb(2, 2, floor=floor, ridge=2.0), mb.meb(2, 2)):
+        with pytest.raises(mb.LogError, match="must be read with the policy it was written with"):
+            mb.Learner.load(tmp_path / "s.json", policy=other)
+    assert mb.Learner.load(tmp_path / "s.json", policy=mb.meb(2, 2, floor=floor)).policy.floor is floor  # type: ignore[attr-defined]
+    mb.Learner(mb.meb(np.int64(2), 2, warmup=np.int64(30), floor=np.float64(0.1)), seed=1).save(tmp_path / "n.json")  # type: ignore[arg-type]
+    assert mb.Learner.load(tmp_path / "n.json").policy == mb.meb(2, 2, warmup=30, floor=0.1)
+
+
+def test_a_subclass_is_a_class_of_its_own() -> None:
+    class Always(LinearPolicy):
+        def propensities(self, state: Any, observation: Observation) -> reference.Floats:
+            return np.array([1.0, 0.0])
+
+    policy = Always(name="always", n_actions=2, dim=1, method="ridge", rule="greedy", floor=0.0)
+    assert mb.Learner(policy).decide([1.0], 0.1).propensities.tolist() == [1.0, 0.0]
+    results = mb.simulate(mb.environments.Example21(), [policy], horizon=50, replicates=2, references=False)
+    plain = mb.simulate(mb.environments.Example21(), [mb.greedy(2, 1, floor=0.0)], horizon=50, replicates=2, references=False)
+    assert results.mean("always", "standard_regret") != plain.mean("Greedy", "standard_regret")
 
 
 def test_merge_knows_what_both_sites_learned() -> None:

@@ -55,6 +55,16 @@ def test_steps_and_smallest() -> None:
     np.testing.assert_array_equal(smallest(np.arange(1, 8)), [0.3, 0.3, 0.2, 0.2, 0.2, 0.0, 0.0])
 
 
+def test_schedules_of_ones_own_may_stand_inside_the_librarys() -> None:
+    def own(t: int) -> float:
+        return 0.3 if t > 5 else 0.1
+
+    np.testing.assert_array_equal(schedules.Smallest((0.2, own))(np.arange(4, 8)), [0.1, 0.1, 0.2, 0.2])
+    until = schedules.Until(6, lambda t: t > 4)
+    np.testing.assert_array_equal(until(np.arange(4, 9)), [False, True, True, False, False])
+    mb.simulate(mb.environments.Gaussian(), [mb.meb(2, 5, floor=own), mb.lin_ucb(2, 5, floor=0.2)], horizon=10, replicates=1)
+
+
 def test_any_callable_is_a_schedule_and_is_checked_when_read() -> None:
     policy = mb.meb(2, 1, floor=lambda t: 0.5 / t)
     assert policy.floor_at(5) == 0.1

@@ -698,7 +698,7 @@ def learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck):
     n_budgets = extra.size - LOG_WEIGHTS
     if extra[LEARNED] == 1.0:
         extra[LOWEST] = extra[HIGHEST] = reward
-        extra[CHOICE_PROB] = 1.0 / n_budgets
+        extra[CHOICE_PROB] = 1.0  # the first epoch plays budget 0, undrawn
     extra[LOWEST] = min(extra[LOWEST], reward)
     extra[HIGHEST] = max(extra[HIGHEST], reward)
     extra[EPOCH_SIZE] += 1.0
@@ -744,23 +744,23 @@ def acceptable(x):
 
 @jit
 def is_covariance(s, work):
-    """Whether s is symmetric and positive semidefinite up to rounding; `work` has room for a packed matrix and a vector."""
+    """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
+
+    `work` has room for a packed matrix and a vector.
+    """
     d = s.shape[0]
-    largest = 0.0
-    for i in range(d):
-        for j in range(d):
-            if not abs(s[i, j]) <= LARGEST:
-                return False
-        largest = max(largest, s[i, i])
-    slack = 1e-9 * largest
     k = 0
     for i in range(d):
+        if not 0.0 <= s[i, i] <= LARGEST:
+            return False
         for j in range(i, d):
-            if abs(s[i, j] - s[j, i]) > slack or (largest == 0.0 and s[i, j] != 0.0):
+            slack = 1e-9 * math.sqrt(s[i, i] * abs(s[j, j]))
+            if not abs(s[i, j] - s[j, i]) <= slack or (slack == 0.0 and i != j and s[i, j] != 0.0):
                 return False
-            work[k] = s[i, j] + (slack if i == j else 0.0)
+            work[k] = s[i, j]
             k += 1
-    return largest == 0.0 or factor_once(work, 0, d, work, k)
+        work[k - d + i] = s[i, i] * (1.0 + 1e-9) if s[i, i] > 0.0 else 1.0
+    return factor_once(work, 0, d, work, k)
 
 
 # ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------
@@ -840,8 +840,8 @@ def refit_now(spec, tuning, correcting, sums, fit, p):
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
 
-# What a pair of uniforms is for: decisions, the mixture component, then context, error and reward noise from these numbers on.
-LIVE, DECISION, COMPONENT, CONTEXT, ERROR, NOISE = 0, 1, 2, 1 << 8, 1 << 16, 1 << 24
+# What a pair of uniforms is for: decisions, the mixture component, the user, then context, error and reward noise from these numbers on.
+LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24
 
 NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT = 0, 1, 2, 3
 

@@ -48,8 +48,8 @@ def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     """A float array of the given shape (None: any length), every entry a number of usable size."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        refuse(what, "be numbers", shown(value))
+    except (TypeError, ValueError, OverflowError):
+        refuse(what, "be numbers in a regular array, none beyond the range of floats", shown(value))
     if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
         wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
@@ -65,9 +65,16 @@ def number(what: str, value: Any, rule: str = "be a number", low: float = -np.in
     """A real number in [low, high]; `rule` says in words what it must be."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         refuse(what, rule, shown(value))
-    if not low <= float(value) <= high or abs(float(value)) > _kernels.LARGEST:
+    if not -_kernels.LARGEST <= value <= _kernels.LARGEST or not low <= float(value) <= high:
         refuse(what, rule, shown(value))
     return float(value)
+
+
+def truth(what: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        refuse(what, "be True or False", shown(value))
+    return bool(value)
 
 
 def integer(what: str, value: Any, low: int, high: int | None = None) -> int:
@@ -88,23 +95,32 @@ def one_of(what: str, value: Any, options: Collection[str]) -> str:
 
 def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
-    if np.ndim(value) == 0 and isinstance(value, (int, float, np.floating, np.integer)):
-        value = float(value) * np.eye(dim)
-    elif np.ndim(value) == 1 and np.shape(value) == (dim,):
+    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+        value = number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
+    elif shape_of(what, value) == (dim,):
         value = np.diag(floats(what, value, (dim,)))
     matrix = floats(what, value, (dim, dim))
     if not _kernels.is_covariance(matrix, np.empty((dim + 1) * (dim + 2) // 2)):
-        gap = float(np.abs(matrix - matrix.T).max())
-        if gap > 1e-9 * max(float(np.diag(matrix).max()), 0.0):
-            refuse(what, "be symmetric", f"a matrix that differs from its transpose by {gap:.3g}")
+        scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
+        gap = np.abs(matrix - matrix.T)
+        if (gap > 1e-9 * scale).any():
+            refuse(what, "be symmetric", f"a matrix that differs from its transpose by {gap.max():.3g}")
         smallest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
         refuse(what, "be positive semidefinite", f"a matrix with the eigenvalue {smallest:.3g}")
     return matrix
 
 
+def shape_of(what: str, value: Any) -> tuple[int, ...]:
+    """The shape of a regular array of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64).shape
+    except (TypeError, ValueError, OverflowError):
+        refuse(what, "be numbers in a regular array, none beyond the range of floats", shown(value))
+
+
 def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
     """One covariance for all rounds, (1, d, d), or one for each, (rounds, d, d)."""
-    if np.ndim(value) < 3:
+    if len(shape_of(what, value)) < 3:
         return covariance(what, value, dim)[None]
     array = floats(what, value, (rounds, dim, dim))
     for t in range(rounds):
@@ -137,7 +153,10 @@ def allowed_actions(what: str, value: Any, n_actions: int) -> Booleans:
 
 def actions(what: str, value: Any, n_actions: int, rounds: int) -> Integers:
     """(rounds,) whole numbers from 0 to n_actions - 1."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        refuse(what, "be whole numbers", shown(value))
     if array.shape != (rounds,):
         refuse(what, f"have shape ({rounds},)", f"shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
@@ -152,7 +171,7 @@ def actions(what: str, value: Any, n_actions: int, rounds: int) -> Integers:
 def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
     """The chosen action's probability by round, (T,), and what was allowed, (T, K) or (1, K), from (T,) or (T, K) probabilities."""
     rounds = chosen.size
-    array = floats(what, value, (rounds,) if np.ndim(value) < 2 else (rounds, n_actions))
+    array = floats(what, value, (rounds,) if len(shape_of(what, value)) < 2 else (rounds, n_actions))
     allowed = np.ones((1, n_actions), dtype=np.bool_)
     taken = array
     if array.ndim == 2:

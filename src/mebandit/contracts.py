@@ -49,7 +49,7 @@ def check_policy(policy: Any, *, rounds: int = 50, seed: int = 0) -> None:
 
 
 def _floor(policy: Any, time: int) -> float:
-    floor = getattr(policy, "floor", 0.0)
+    floor = getattr(policy, "floor", None) or 0.0
     return float(floor(time)) if callable(floor) else float(floor)
 
 
@@ -69,7 +69,7 @@ def check_environment(environment: Any, *, rounds: int = 50, seed: int = 0) -> N
     >>> import mebandit as mb
     >>> check_environment(mb.environments.HeartSteps())
     """
-    if not isinstance(environment, Environment):
+    if not isinstance(environment, Environment) or isinstance(environment, type):
         members = [m for m in ("n_actions", "dim", "tape") if not hasattr(environment, m)]
         checks.refuse("environment", "have n_actions, dim and tape", f"{type(environment).__name__} without {members}")
     name = type(environment).__name__
@@ -96,6 +96,11 @@ def _check_tape(name: str, tape: Tape, environment: Environment, n: int) -> None
     for s in tape.error_cov:
         checks.covariance(f"{name}.tape error_cov", s, d)
     checks.floats(f"{name}.tape theta", tape.theta, (len(tape.theta), k, d))
+    _require(tape.guess.shape[1:] == (d,), f"{name}.tape guess", f"have shape (1 or {n}, {d})", tape.guess.shape)
+    within = (tape.component >= 0) & ((tape.component < len(tape.error_cov)) | (len(tape.error_cov) == 1))
+    _require(within.all() and len(tape.component) == n, f"{name}.tape component", "point into error_cov", checks.shown(tape.component))
+    _require(-1 <= tape.carry_index < d, f"{name}.tape carry_index", f"be -1 or a feature below {d}", tape.carry_index)
+    checks.floats(f"{name}.tape carry_gain", tape.carry_gain, (k,))
     for field, entries in (("theta", len(tape.theta)), ("allowed", len(tape.allowed)), ("guess", len(tape.guess))):
         _require(entries in (1, n), f"{name}.tape {field}", f"have 1 or {n} entries", entries)
     _require(tape.allowed.shape[1:] == (k,) and tape.allowed.any(axis=1).all(), f"{name}.tape allowed", "allow an action", tape.allowed)

@@ -157,6 +157,7 @@ def estimate(
     weighting, correction = RECIPES[checks.one_of("method", method, RECIPES)]
     checks.one_of("guard", guard, GUARDS)
     ridge = checks.number("ridge", ridge, "be a number of at least 0", 0.0)
+    intercept = checks.truth("intercept", intercept)
     rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
     moments = add_rounds(zeros(n_actions, rounds.predicted.shape[1] + bool(intercept)), rounds, weighting=weighting, correction=correction)
     fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
@@ -195,7 +196,10 @@ def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     labels = np.asarray(unit)
     if labels.shape != (n_rounds,):
         checks.refuse("unit", f"have shape ({n_rounds},)", f"shape {labels.shape}")
-    units, index = np.unique(labels, return_inverse=True)
+    try:
+        units, index = np.unique(labels, return_inverse=True)
+    except TypeError:
+        checks.refuse("unit", "be labels of one type", checks.shown(labels))
     if units.size < 2:
         checks.refuse("unit", "name at least two units", f"{units.size}", "One cluster says nothing about the spread between clusters.")
     return index.astype(np.int64)
@@ -264,6 +268,8 @@ def estimate_moments(
     t = np.arange(rounds.rewards.size)
     nd = rounds.stabilizer[t % len(rounds.stabilizer), action] * rounds.allowed[t % len(rounds.allowed), action]
     played = rounds.actions == action
+    if not played.any():
+        raise checks.SingularMoments(f"action {action} must have been taken, for its moments to be known; got no round with it.")
     w = (nd / rounds.propensities)[played] / nd.sum()
     x, y = rounds.predicted[played], rounds.rewards[played]
     means = []

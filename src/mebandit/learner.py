@@ -14,7 +14,7 @@ from mebandit.checks import LogError
 from mebandit.estimators import Estimate, solved_estimate
 from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events, read_header
 from mebandit.policies import LinearPolicy, Policy
-from mebandit.policies.base import advance
+from mebandit.policies.base import advance, label
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 FORMAT, VERSION = "mebandit-learner", 1
@@ -35,6 +35,8 @@ class Learner:
     """
 
     def __init__(self, policy: Policy, *, seed: int = 0, journal: str | Path | None = None, durable: bool = False) -> None:
+        if not isinstance(policy, Policy) or isinstance(policy, type):
+            checks.refuse("policy", "be a policy, such as meb(2, 5)", checks.shown(policy))
         self.policy = policy
         self.seed = checks.integer("seed", seed, 0, 2**63 - 1)
         self.decided = 0
@@ -48,12 +50,12 @@ class Learner:
         if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
-            if Path(journal).exists() and Path(journal).stat().st_size > 0:
+            if Path(journal).exists() and b"\n" in Path(journal).read_bytes():
                 checks.refuse("journal", "be a new file", str(journal), "To go on after a stop: Learner.recover(journal).")
             self._open_journal(journal, durable)
 
     def _open_journal(self, path: str | Path, durable: bool) -> None:
-        self._journal = Journal(path, policy=settings.describe_policy(self.policy), seed=self.seed, durable=durable)
+        self._journal = Journal(path, policy=settings.to_plain(self.policy), seed=self.seed, durable=durable)
 
     def close(self) -> None:
         """Give the journal back, for another learner to go on with; this one can then no longer be used, if it had one."""
@@ -77,7 +79,7 @@ class Learner:
         s = error_cov if _is_array(error_cov, (d, d)) else checks.covariance("error_cov", error_cov, d)
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
         number = self.decided + 1
-        if isinstance(self.policy, LinearPolicy):
+        if type(self.policy) is LinearPolicy:
             observation, action, pi = self._decide_compiled(self.policy, x, s, mask, number)
         else:
             observation, action, pi = self._decide_stepwise(x, s, mask, number)
@@ -117,7 +119,7 @@ class Learner:
         s = checks.covariance("error_cov", s, self.policy.dim).copy()
         u, luck = _kernels.uniform_pair(self.seed, 0, 0, number, _kernels.LIVE)
         observation = Observation(x, s, mask, number, luck)
-        pi = checks.probabilities("propensities", self.policy.propensities(self._state, observation), mask)
+        pi = checks.probabilities("propensities", self.policy.propensities(self._state, observation), mask).copy()
         return observation, _kernels.draw(pi, u), pi
 
     def learn(self, decision: Decision | int, reward: float) -> None:
@@ -125,12 +127,16 @@ class Learner:
         number, waiting = self._waiting(decision)
         rule = f"be a finite number of at most {_kernels.LARGEST:g} in size"
         r = float(reward) if isinstance(reward, (bool, np.bool_)) else checks.number("reward", reward, rule)
-        if self._journal is not None:
+        round = Round(waiting.observation, waiting.action, waiting.propensities, r)
+        if self._journal is None:
+            state = advance(self.policy, self._state, round)
+        else:  # what cannot be learned from must not be in the journal, and what cannot be written must not be learned
+            state = self.policy.update(self._state, round)
             self._journal.reward(number, r)
-        self._learn(number, waiting, r)
+        self._learned(number, state)
 
-    def _learn(self, number: int, waiting: Pending, reward: float) -> None:
-        self._state = advance(self.policy, self._state, Round(waiting.observation, waiting.action, waiting.propensities, reward))
+    def _learned(self, number: int, state: State) -> None:
+        self._state = state
         del self._pending[number]
         self.learned += 1
 
@@ -174,13 +180,15 @@ class Learner:
     @property
     def theta(self) -> Floats:
         """The fitted parameters that the next decision reads, (K, d)."""
-        return np.asarray(self.policy.theta(self._state))  # type: ignore[attr-defined]
+        if not hasattr(self.policy, "theta"):
+            checks.refuse("policy", "have a method theta(state), to give its parameters", type(self.policy).__name__)
+        return np.asarray(self.policy.theta(self._state))
 
     def estimate(self) -> Estimate:
         """The estimate from all that was learned so far. Standard errors need the rounds themselves and are NaN here: keep a journal and
         give it to `mebandit.estimate`."""
-        if not isinstance(self.policy, LinearPolicy):
-            checks.refuse("policy", "be a linear one, to give an estimate", type(self.policy).__name__, "Use its own theta(state).")
+        if not isinstance(self.policy, LinearPolicy) or self.policy.rule not in ("greedy", "ucb", "thompson"):
+            checks.refuse("policy", "be a linear one that keeps what it learns, to give an estimate", label(self.policy))
         policy = self.policy
         return solved_estimate(
             policy.moments(self._state), method=policy.method, ridge=policy.ridge, guard=policy.guard, intercept=policy.intercept
@@ -191,6 +199,8 @@ class Learner:
 
         It goes on with this learner's seed and waiting decisions; those of `other` still wait with `other`.
         """
+        if other is self:
+            checks.refuse("the learner to merge", "be another one", "this learner itself", "Its data would count twice.")
         if not isinstance(other, Learner) or other.policy != self.policy:
             checks.refuse("the learner to merge", "run the same policy", checks.shown(getattr(other, "policy", other)))
         if not hasattr(self.policy, "merge"):
@@ -207,7 +217,7 @@ class Learner:
         body = {
             "format": FORMAT,
             "version": VERSION,
-            "policy": settings.describe_policy(self.policy),
+            "policy": settings.to_plain(self.policy),
             "seed": self.seed,
             "decided": self.decided,
             "learned": self.learned,
@@ -232,7 +242,9 @@ class Learner:
         body = _read_sealed(Path(path))
         found: Policy = settings.policy_from(body["policy"], policy, path)
         learner = cls(found, seed=body["seed"])
-        learner._state = states.from_plain(learner._state, body["state"])
+        learner._state = states.from_plain(body["state"], learner._state)
+        if type(found) is LinearPolicy and not states.alike(learner._state, found.init()):
+            raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
         learner.decided, learner.learned = body["decided"], body["learned"]
         learner._pending = dict(decision_from_plain(waiting, found.n_actions, found.dim) for waiting in body["pending"])
         return learner
@@ -242,22 +254,31 @@ class Learner:
         """The learner that wrote a journal, rebuilt from it and ready to go on with it; a policy of your own class has to be given."""
         header = read_header(journal)
         learner = cls(settings.policy_from(header.get("policy"), policy, journal), seed=header.get("seed", 0))
-        for line, event in read_events(journal):
-            try:
-                learner._replay(event)
-            except (KeyError, TypeError, IndexError, checks.InvalidInput) as error:
-                raise LogError(f"{journal} line {line} must be an event of this policy; got {checks.shown(event)} ({error}).") from error
         learner._open_journal(journal, durable)
+        try:
+            for line, event in read_events(journal):
+                learner._replay(line, event, journal)
+        except BaseException:
+            learner.close()
+            raise
         return learner
 
-    def _replay(self, event: dict[str, Any]) -> None:
+    def _replay(self, line: int, event: dict[str, Any], journal: str | Path) -> None:
+        try:
+            self._take(event)
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise LogError(f"{journal} line {line} must be an event of this policy; got {checks.shown(event)} ({error}).") from error
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """Do again what an event says was done."""
         if "decision" in event:
             number, waiting = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
             self._pending[number] = waiting
             self.decided = max(self.decided, number)
         elif "reward_of" in event:
             number, waiting = self._waiting(event["reward_of"])
-            self._learn(number, waiting, checks.number("reward", event["reward"]))
+            round = Round(waiting.observation, waiting.action, waiting.propensities, checks.number("reward", event["reward"]))
+            self._learned(number, advance(self.policy, self._state, round))
         else:
             del self._pending[self._waiting(event["forget"])[0]]
 

@@ -41,6 +41,16 @@ class Journal:
         self._drop_torn_line()
         if self._file.tell() == 0:
             self._write({"format": FORMAT, "version": VERSION, "policy": policy, "seed": seed})
+            if durable:
+                self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        """Wait for the disk to know the new file's name."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _lock(self) -> None:
         """Refuse a second writer, where the system can tell."""
@@ -197,27 +207,30 @@ def read_journal(path: str | Path) -> Log:
 
     The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
     """
-    open_decisions: dict[int, dict[str, Any]] = {}
-    rows: list[tuple[int, dict[str, Any], float]] = []
-    for number, event in read_events(path):
-        if "decision" in event:
-            open_decisions[event["decision"]] = event
-        elif "reward_of" in event:
-            if event["reward_of"] not in open_decisions:
-                raise LogError(f"{path} line {number} must reward an open decision; got {event['reward_of']!r}.")
-            rows.append((event["reward_of"], open_decisions.pop(event["reward_of"]), event["reward"]))
+    open_decisions: dict[int, Pending] = {}
+    rows: list[tuple[int, Pending, float]] = []
+    for line, event in read_events(path):
+        try:
+            if "decision" in event:
+                number, pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
+                open_decisions[number] = pending
+            elif "reward_of" in event:
+                number = event["reward_of"]
+                rows.append((number, open_decisions.pop(number), checks.number("reward", event["reward"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LogError(
+                f"{path} line {line} must be a whole event, for an open decision; got {checks.shown(event)} ({error!r})."
+            ) from error
     if not rows:
         raise LogError(f"{path} must hold at least one finished round; got none.")
-    propensities = np.array([event["propensities"] for _, event, _ in rows])
-    allowed = np.zeros(propensities.shape, dtype=np.bool_)
-    for t, (_, event, _) in enumerate(rows):
-        allowed[t, event["allowed"]] = True
+    if len({(pending.propensities.size, pending.observation.predicted.size) for _, pending, _ in rows}) > 1:
+        raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
     return Log(
         decision=np.array([number for number, _, _ in rows], dtype=np.int64),
-        predicted=np.array([event["predicted"] for _, event, _ in rows]),
-        error_cov=np.array([event["error_cov"] for _, event, _ in rows]),
-        allowed=allowed,
-        actions=np.array([event["action"] for _, event, _ in rows], dtype=np.int64),
-        propensities=propensities,
+        predicted=np.array([pending.observation.predicted for _, pending, _ in rows]),
+        error_cov=np.array([pending.observation.error_cov for _, pending, _ in rows]),
+        allowed=np.array([pending.observation.allowed for _, pending, _ in rows]),
+        actions=np.array([pending.action for _, pending, _ in rows], dtype=np.int64),
+        propensities=np.array([pending.propensities for _, pending, _ in rows]),
         rewards=np.array([reward for _, _, reward in rows]),
     )

@@ -119,11 +119,16 @@ def check_rounds(
     n_actions = checks.integer("n_actions", n_actions, 2)
     x = checks.floats("predicted", predicted, (None, None))
     n_rounds, d = x.shape
+    if d == 0:
+        checks.refuse("predicted", "have at least one feature", f"shape {x.shape}")
     a = checks.actions("actions", actions, n_actions, n_rounds)
     r = checks.floats("rewards", rewards, (n_rounds,))
     taken, mask = checks.propensities("propensities", propensities, a, n_actions)
     if allowed is not None:
-        given = np.asarray(allowed)
+        try:
+            given = np.asarray(allowed)
+        except ValueError:
+            checks.refuse("allowed", "be a regular array of booleans", checks.shown(allowed))
         if given.dtype != np.bool_:
             checks.refuse("allowed", "be booleans", f"an array of {given.dtype}")
         mask = np.ascontiguousarray(np.atleast_2d(given))
@@ -132,8 +137,10 @@ def check_rounds(
         if not mask[np.arange(n_rounds) % len(mask), a].all():
             t = int(np.argmin(mask[np.arange(n_rounds) % len(mask), a]))
             checks.refuse("actions", "be allowed where they were taken", f"action {a[t]}, not allowed, at [{t}]")
-    s = np.full((1, n_actions), 1.0 / n_actions) if stabilizer is None else np.atleast_2d(np.asarray(stabilizer, dtype=float))
-    s = checks.floats("stabilizer", s, (n_rounds if len(s) != 1 else 1, n_actions))
+    s = np.full((1, n_actions), 1.0 / n_actions)
+    if stabilizer is not None:
+        per_round = len(checks.shape_of("stabilizer", stabilizer)) == 2
+        s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
     if not (s > 0).all():
         checks.refuse("stabilizer", "be positive", checks.shown(s[(s <= 0).any(axis=1)][0]), "It is a policy that may take every action.")
     return Rounds(x, a, r, taken, checks.covariances("error_cov", error_cov, d, n_rounds), mask, s)

@@ -25,7 +25,13 @@ class Power:
     cap: float
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("exponent", "cap", "scale"):
+            checks.number(f"Power.{name}", getattr(self, name))
+
     def __call__(self, t: Any) -> Any:
+        if isinstance(t, int):
+            return min(self.cap, self.scale * t**self.exponent)
         return np.minimum(self.cap, self.scale * np.asarray(t, dtype=float) ** self.exponent)
 
 
@@ -37,7 +43,11 @@ class Steps:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if len(self.values) != len(self.until) + 1 or list(self.until) != sorted(set(self.until)):
+        if (
+            not (isinstance(self.until, tuple) and isinstance(self.values, tuple))
+            or len(self.values) != len(self.until) + 1
+            or list(self.until) != sorted(set(self.until))
+        ):
             checks.refuse("Steps", "have increasing `until` and one more value than that", f"until={self.until}, values={self.values}")
 
     def __call__(self, t: Any) -> Any:
@@ -51,7 +61,7 @@ class Smallest:
     floors: tuple[float | Schedule, ...]
 
     def __call__(self, t: Any) -> Any:
-        written: list[Any] = [f(t) if callable(f) else np.full(np.shape(t), f) for f in self.floors]
+        written: list[Any] = [evaluate(f, t) if callable(f) else np.full(np.shape(t), f) for f in self.floors]
         return np.min(written, axis=0)
 
 
@@ -86,6 +96,12 @@ class PowersOf:
         checks.integer("PowersOf.base", self.base, 2)
 
     def __call__(self, t: Any) -> Any:
+        if isinstance(t, int):
+            while t > 1 and t % self.base == 0:
+                t //= self.base
+                if t == 1:
+                    return True
+            return False
         powers = [self.base**k for k in range(1, math.ceil(63 / math.log2(self.base)))]
         return np.isin(t, powers)
 
@@ -107,8 +123,11 @@ class Until:
     last: int
     inner: Callable[[Any], Any] = EveryRound()
 
+    def __post_init__(self) -> None:
+        checks.integer("Until.last", self.last, 0)
+
     def __call__(self, t: Any) -> Any:
-        return self.inner(t) & (np.asarray(t) <= self.last)
+        return evaluate(self.inner, t) & (np.asarray(t) <= self.last)
 
 
 @dataclass(frozen=True)
@@ -148,11 +167,16 @@ def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Pres
     return Preset(floor, math.ceil(2 * dim * math.sqrt(horizon)))
 
 
+def evaluate(schedule: Callable[[Any], Any], t: Any) -> Any:
+    """schedule(t) for one round or for an array of them; a schedule of your own is asked round by round."""
+    if np.ndim(t) == 0:
+        return schedule(int(t))
+    return schedule(t) if type(schedule).__module__ == __name__ else np.array([schedule(int(i)) for i in t])
+
+
 def written_out(schedule: Callable[[Any], Any], times: Integers, dtype: type = float) -> Any:
-    """schedule(t) for every t of `times`, as an array; at once where the schedule takes arrays, else one by one."""
-    if type(schedule).__module__ == __name__:
-        return np.asarray(schedule(times), dtype=dtype)
-    return np.array([schedule(int(t)) for t in times], dtype=dtype)
+    """schedule(t) for every t of `times`, as an array of the given type."""
+    return np.asarray(evaluate(schedule, times), dtype=dtype)
 
 
 def floors(floor: float | Schedule, times: Integers, n_actions: int) -> Floats:
@@ -172,5 +196,5 @@ def log_spaced(horizon: int, points: int = 200) -> Integers:
 
 __all__ = [
     "At", "Every", "EveryRound", "Power", "PowersOf", "Preset", "Schedule", "Smallest", "Steps", "Until",
-    "clipped", "floors", "log_spaced", "standard", "written_out",
+    "clipped", "evaluate", "floors", "log_spaced", "standard", "written_out",
 ]  # fmt: skip

@@ -24,35 +24,34 @@ CONFIGURATIONS: dict[str, type] = {
 
 
 def to_plain(value: Any) -> Any:
-    """A configuration as {"type": class name, field: value, ...}, fields at their default left out."""
+    """A configuration as {"type": class name, field: value, ...}, fields at their default left out; a function of your own by name."""
     if is_dataclass(value) and CONFIGURATIONS.get(type(value).__name__) is type(value):
         given = {f.name: getattr(value, f.name) for f in fields(value)}
         changed = {f.name for f in fields(value) if f.default is MISSING or given[f.name] != f.default}
         return {"type": type(value).__name__} | {name: to_plain(given[name]) for name in given if name in changed}
     if isinstance(value, (tuple, list)):
         return [to_plain(part) for part in value]
+    if callable(value):
+        return {"own": getattr(value, "__qualname__", type(value).__qualname__)}
     if not (value is None or isinstance(value, (bool, int, float, str))):
-        remedy = "For a policy or schedule of your own, give the policy again when loading."
-        checks.refuse("a configuration to be saved", "be made of the library's schedules, numbers and text", repr(value), remedy)
+        return {"own": type(value).__qualname__}
     return value
 
 
-def describe_policy(policy: Any) -> dict[str, Any]:
-    """What a file says of the policy it belongs to: all of it, or for a class of your own (or with a schedule of your own) its name."""
-    try:
-        return dict(to_plain(policy))
-    except checks.InvalidInput:
-        return {"own": type(policy).__qualname__}
+def has_own(description: Any) -> bool:
+    """Whether a description holds something of the user's own, of which only the name is known."""
+    if isinstance(description, dict):
+        return "own" in description or any(has_own(part) for part in description.values())
+    return isinstance(description, list) and any(has_own(part) for part in description)
 
 
 def policy_from(description: Any, given: Any, file: object) -> Any:
     """The policy that a file belongs to: the one given, if it is that, or the one described."""
-    own = not isinstance(description, dict) or "own" in description
     if given is None:
-        if own:
+        if not isinstance(description, dict) or has_own(description):
             raise checks.LogError(f"{file} must be read with its policy; got none for {description}. Give policy=...")
         return from_plain(description)
-    if describe_policy(given) != description:
+    if to_plain(given) != description:
         raise checks.LogError(f"{file} must be read with the policy it was written with, {description}; got {given!r}.")
     return given
 

@@ -2,7 +2,7 @@
 
 Each replicate's randomness is a pure function of (seed, cell, replicate, round), written block by block onto a tape that every
 policy plays; so memory does not grow with the horizon, and neither the number of workers nor the company of other policies changes
-any policy's result.
+what a policy does. (Its clipped regret is measured against a floor, by default the smallest in the company.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Trajectory:
 
     def play(self, tape: Tape, start: int, benchmark: Floats) -> None:
         """Go on through one block of tape, whose first round is start + 1."""
-        if isinstance(self.policy, LinearPolicy):
+        if type(self.policy) is LinearPolicy:
             self._play_compiled(self.policy, tape, start, benchmark)
         else:
             self._play_stepwise(tape, start, benchmark)
@@ -126,6 +126,8 @@ def simulate(
     workers = checks.integer("workers", workers, 1) if workers is not None else min(cpu_count() or 1, replicates)
     shared = common_floor(named) if floor is None else floor
     schedules.floors(shared, np.array([1]), environment.n_actions)
+    if not isinstance(milestones, Sequence):
+        checks.refuse("milestones", "be a list of rounds", checks.shown(milestones))
     extra = [checks.integer("milestones", t, 1, horizon) for t in milestones]
     record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
     if references:
@@ -160,7 +162,8 @@ def simulate(
         clipped_regret=records[..., 1],
         guarded_fits=records[..., 2],
         estimation_error=arm_errors,
-        settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell},
+        settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell}
+        | {"floor": repr(shared)},
     )
 
 
@@ -178,10 +181,14 @@ def run_threaded(run: Callable[[int], None], n: int, workers: int, done: Callabl
 def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environment: Environment) -> dict[str, Policy]:
     """Policies by the name they have in tables, checked against the environment."""
     named: dict[str, Policy] = {}
-    if hasattr(policies, "propensities"):
-        checks.refuse("policies", "be a list, or a dict by name", "a single policy", "Put it into a list: [policy].")
+    if not isinstance(environment, Environment) or isinstance(environment, type):
+        checks.refuse("environment", "be an environment, such as Gaussian()", checks.shown(environment))
+    if not isinstance(policies, (Sequence, Mapping)):
+        checks.refuse("policies", "be a list, or a dict by name", checks.shown(policies), "Put a single policy into a list: [policy].")
     pairs = policies.items() if isinstance(policies, Mapping) else [(label(p), p) for p in policies]
     for name, policy in pairs:
+        if not isinstance(policy, Policy) or isinstance(policy, type):
+            checks.refuse("policies", "be policies, such as meb(2, 5)", checks.shown(policy))
         if name in named:
             checks.refuse("policies", "have different names", f"{name!r} twice", "Give each a name: meb(2, 5, name='...').")
         shape = (policy.n_actions, policy.dim)
@@ -196,7 +203,8 @@ def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environmen
 
 def common_floor(policies: Mapping[str, Policy]) -> float | Schedule:
     """The smallest floor of those policies that have one."""
-    floors: tuple[Any, ...] = tuple({p.floor: None for p in policies.values() if hasattr(p, "floor")})
+    stated = [getattr(policy, "floor", None) for policy in policies.values()]
+    floors: tuple[Any, ...] = tuple(dict.fromkeys(floor for floor in stated if floor is not None))
     if not floors:
         return 0.0
     return floors[0] if len(floors) == 1 else schedules.Smallest(floors)

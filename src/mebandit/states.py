@@ -47,40 +47,51 @@ def _real(leaf: Any) -> bool:
     return isinstance(leaf, float) or (isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.floating))
 
 
-def to_plain(state: State) -> list[Any]:
-    """The leaves as JSON can hold them; floats keep every bit."""
-    return [_leaf_to_plain(leaf) for leaf in leaves(state)]
+def to_plain(state: State) -> Any:
+    """A state as JSON can hold it, its structure included; floats keep every bit."""
+    if isinstance(state, dict):
+        if not all(isinstance(key, str) for key in state):
+            checks.refuse("a state to be saved", "have texts as the keys of its dicts", checks.shown(list(state)))
+        return {"dict": {key: to_plain(part) for key, part in state.items()}}
+    if isinstance(state, (tuple, list)):
+        return {type(state).__name__ if type(state) in (tuple, list) else "tuple": [to_plain(part) for part in state]}
+    if isinstance(state, np.ndarray) and state.dtype.kind in "fiub":
+        values = state.ravel().tolist()
+        plain = values if state.dtype.kind != "f" or np.isfinite(state).all() else [repr(value) for value in values]  # JSON has no NaN
+        return {"array": plain, "dtype": str(state.dtype), "shape": list(state.shape)}
+    if isinstance(state, np.generic):
+        state = state.item()
+    if isinstance(state, float) and not np.isfinite(state):
+        return {"float": repr(state)}
+    if not (state is None or isinstance(state, (bool, int, float, str))):
+        checks.refuse("a state to be saved", "be made of numeric arrays, numbers, text and None", type(state).__name__)
+    return state
 
 
-def _leaf_to_plain(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
-        values = leaf.ravel().tolist()
-        plain = values if leaf.dtype.kind != "f" or np.isfinite(leaf).all() else [repr(value) for value in values]  # JSON has no NaN
-        return {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": plain}
-    if isinstance(leaf, np.generic):
-        leaf = leaf.item()
-    if isinstance(leaf, float) and not np.isfinite(leaf):
-        return {"float": repr(leaf)}
-    if not (leaf is None or isinstance(leaf, (bool, int, float, str))):
-        checks.refuse("a state to be saved", "be made of numeric arrays, numbers, text and None", type(leaf).__name__)
-    return leaf
-
-
-def from_plain(template: State, plain: list[Any]) -> State:
-    """The state from `to_plain`, checked against the template: as many leaves, the same shapes, no NaN where there was none."""
-    wanted = leaves(template)
-    if not isinstance(plain, list) or len(plain) != len(wanted):
-        raise checks.LogError(f"state must have {len(wanted)} parts; got {len(plain) if isinstance(plain, list) else plain!r}.")
-    return rebuild(template, [_leaf_from_plain(i, like, leaf) for i, (like, leaf) in enumerate(zip(wanted, plain, strict=True))])
-
-
-def _leaf_from_plain(i: int, like: Any, leaf: Any) -> Any:
-    if not isinstance(like, np.ndarray):
-        return float(leaf["float"]) if isinstance(leaf, dict) else leaf
+def from_plain(plain: Any, template: State) -> State:
+    """The state that `to_plain` wrote; NamedTuples take their class from the same place of the template."""
+    if not isinstance(plain, dict):
+        return plain
     try:
-        array = np.array(leaf["values"], dtype=leaf["dtype"]).reshape(leaf["shape"])
+        if "dict" in plain:
+            inner = template if isinstance(template, dict) else {}
+            return {key: from_plain(part, inner.get(key)) for key, part in plain["dict"].items()}
+        if "list" in plain or "tuple" in plain:
+            parts = plain["list"] if "list" in plain else plain["tuple"]
+            likes = list(template) if isinstance(template, (tuple, list)) and len(template) == len(parts) else [None] * len(parts)
+            made = [from_plain(part, like) for part, like in zip(parts, likes, strict=True)]
+            if "list" in plain:
+                return made
+            return type(template)(*made) if hasattr(template, "_fields") else tuple(made)
+        if "array" in plain:
+            return np.array(plain["array"], dtype=plain["dtype"]).reshape(plain["shape"])
+        return float(plain["float"])
     except (TypeError, KeyError, ValueError) as error:
-        raise checks.LogError(f"state part {i} must be an array; got one that cannot be read ({error}).") from error
-    if array.shape != like.shape:
-        raise checks.LogError(f"state part {i} must have shape {like.shape}; got {array.shape}. Is it another policy's?")
-    return array
+        raise checks.LogError(f"state must be as it was saved; got {checks.shown(plain)} ({error}).") from error
+
+
+def alike(first: State, second: State) -> bool:
+    """Whether two states have the same structure, with arrays of the same shapes and types."""
+    a, b = leaves(first), leaves(second)
+    same_shape = len(a) == len(b) and all(np.shape(x) == np.shape(y) and type(x) is type(y) for x, y in zip(a, b, strict=True))
+    return type(first) is type(second) and same_shape

@@ -7,6 +7,7 @@ Built in is a description that this file computed from the public data (Klasnja 
 per-user coefficients, and a per-user mixture for the contexts. `HeartSteps.from_csv` plays the data's own rows instead.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -195,6 +196,8 @@ class HeartSteps:
     burden_error_var: float = 1.0
     decay: float = 0.95
     user: int | None = None
+    source: str = "built-in description"
+    """where the users come from"""
     users: Users = field(default_factory=built_in_users, repr=False, compare=False)
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = len(FEATURES)
@@ -209,7 +212,9 @@ class HeartSteps:
     @classmethod
     def from_csv(cls, path: str | Path, *, in_turn: bool = False, **options: Any) -> "HeartSteps":
         """The world made of the data's own rows: drawn i.i.d. per user (the paper's text), or cycled in their order (`in_turn`)."""
-        return cls(users=observed_users(read_study(path), in_turn=in_turn), **options)
+        users = observed_users(read_study(path), in_turn=in_turn)
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
+        return cls(users=users, source=f"rows of {digest}, {'in turn' if in_turn else 'drawn'}", **options)
 
     @property
     def user_theta(self) -> Floats:
@@ -251,7 +256,7 @@ class HeartSteps:
         if self.user is not None:
             return self.user
         turn, place = divmod(stretch.replicate, len(self.users.theta))
-        keys = [_kernels.uniform_pair(stretch.seed, 0, turn, user, _kernels.COMPONENT)[0] for user in range(len(self.users.theta))]
+        keys = [_kernels.uniform_pair(stretch.seed, 0, turn, user, _kernels.USER)[0] for user in range(len(self.users.theta))]
         return int(np.argsort(keys)[place])
 
     def tape(self, stretch: Stretch) -> Tape:

@@ -70,7 +70,8 @@ class Demo:
             f"({mean('MEB'):.3f}): with Gaussian contexts E[r | x̃] is affine, so an intercept repairs the decisions, though not the "
             "estimate of θ.\n"
             f"Second world: there it does not. Least squares turns θ towards the wrong action and loses {twisted('LS + intercept'):.3f} "
-            f"per round, UCB {twisted('UCB'):.3f}, for ever; MEB loses {twisted('MEB'):.3f}, and less the longer it runs."
+            f"per round, UCB {twisted('UCB'):.3f}, for ever; MEB loses {twisted('MEB'):.3f} and the textbook correction "
+            f"{twisted('MEB-naive'):.3f}, and less the longer they run."
         )
 
 

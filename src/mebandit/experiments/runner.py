@@ -47,8 +47,8 @@ def writable_folder(path: str | Path) -> Path:
 
 
 def finished(folder: Path, cell: Cell) -> bool:
-    """Whether a cell's results are in the folder; its curves are written last."""
-    return _path(folder, cell, "curves").exists()
+    """Whether a cell's results are in the folder."""
+    return all(_path(folder, cell, table).exists() for table in CellData._fields)
 
 
 def _path(folder: Path, cell: Cell, table: str) -> Path:

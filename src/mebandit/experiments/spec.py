@@ -165,10 +165,12 @@ def _environment(chosen: dict[str, Any]) -> Environment:
     kind = checks.one_of("environment.kind", chosen.get("kind"), ENVIRONMENTS)
     made = ENVIRONMENTS[kind]
     options = {key: value for key, value in chosen.items() if key != "kind"}
-    known = {f.name for f in fields(made)} - {"users"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
+    known = {f.name for f in fields(made)} - {"users", "source"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
     _only(f"environment {kind}", options, known)
     if "in_turn" in options and "csv" not in options:
         checks.refuse("environment HeartSteps", "have a csv where it says in_turn", "none", "The built-in description has no rows to take.")
+    if not isinstance(options.get("csv", ""), str):
+        checks.refuse("environment HeartSteps csv", "be a path", checks.shown(options["csv"]))
     if "csv" in options:
         return environments.HeartSteps.from_csv(options.pop("csv"), **options)
     environment: Environment = made(**options)

@@ -68,21 +68,22 @@ class LinearPolicy:
     """the oracle's θ, (K, d); None: the environment's, in simulation"""
 
     def __post_init__(self) -> None:
-        checks.integer("n_actions", self.n_actions, 2)
-        checks.integer("dim", self.dim, 1)
+        for name, least in (("n_actions", 2), ("dim", 1), ("warmup", 0), ("correct_from", 1), ("epoch", 1), ("n_budgets", 0)):
+            object.__setattr__(self, name, checks.integer(name, getattr(self, name), least))
+        object.__setattr__(self, "intercept", checks.truth("intercept", self.intercept))
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
         checks.one_of("guard", self.guard, GUARDS)
         if self.floor is None:
             object.__setattr__(self, "floor", min(0.2, 0.5 / self.n_actions))
         self._check_floor()
-        checks.integer("warmup", self.warmup, 0)
-        checks.integer("correct_from", self.correct_from, 1)
         if not callable(self.refit):
-            checks.integer("refit", self.refit, 1)
-        least = 1e-12 if self.rule in ("ucb", "thompson", "robust") else 0.0
-        checks.number("ridge", self.ridge, "be a number " + ("above 0" if least else "of at least 0"), least)
-        checks.number("width", self.width, "be a number of at least 0", 0.0)
+            object.__setattr__(self, "refit", checks.integer("refit", self.refit, 1))
+        smallest = 1e-12 if self.rule in ("ucb", "thompson", "robust") else 0.0
+        ridge = checks.number("ridge", self.ridge, "be a number " + ("above 0" if smallest else "of at least 0"), smallest)
+        object.__setattr__(self, "ridge", ridge)
+        object.__setattr__(self, "width", checks.number("width", self.width, "be a number of at least 0", 0.0))
+        object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, "be in [0, 1]", 0.0, 1.0))
         if self.stabilizer is not None and not callable(self.stabilizer):
             object.__setattr__(self, "stabilizer", tuple(float(s) for s in self._check_stabilizer(self.stabilizer)))
         if self.known_theta is not None:
@@ -97,7 +98,8 @@ class LinearPolicy:
             rule = f"be in (0, 1/n_actions] = (0, {highest:g}]"
             if not checks.number("floor", self.floor, rule, 0.0, highest) > 0:
                 checks.refuse("floor", rule, self.floor, "The estimator divides by the action's probability.")
-        checks.number("floor", self.floor, f"be in [0, 1/n_actions] = [0, {highest:g}]", 0.0, highest)
+        floor = checks.number("floor", self.floor, f"be in [0, 1/n_actions] = [0, {highest:g}]", 0.0, highest)
+        object.__setattr__(self, "floor", floor)
 
     def _check_stabilizer(self, value: object) -> Floats:
         vector = checks.floats("stabilizer", value, (self.n_actions,))
@@ -133,7 +135,10 @@ class LinearPolicy:
     def floor_at(self, time: int) -> float:
         if not callable(self.floor):
             return float(self.floor or 0.0)
-        return float(schedules.floors(self.floor, np.array([time]), self.n_actions)[0])
+        value = float(self.floor(time))
+        if not 0.0 <= value <= 1 / self.n_actions + 1e-12:
+            schedules.floors(self.floor, np.array([time]), self.n_actions)
+        return min(value, 1 / self.n_actions)
 
     def refits_after(self, learned: int) -> bool:
         schedule = self.refit_schedule
@@ -287,10 +292,10 @@ def robust_ucb(n_actions: int, dim: int, *, horizon: int, **options: Any) -> Lin
     Epochs of H = ⌈√T⌉ rounds; budgets 0, 1, 2, 4, ..., up to T; rate γ = min(1, sqrt(J log J / ((e - 1) ⌈T/H⌉))), J budgets.
     """
     horizon = checks.integer("horizon", horizon, 1)
-    epoch = options.pop("epoch", ceil(sqrt(horizon)))
-    budgets = ceil(log2(horizon)) + 2 if horizon > 1 else 2
+    epoch = checks.integer("epoch", options.get("epoch", ceil(sqrt(horizon))), 1)
+    budgets = checks.integer("n_budgets", options.get("n_budgets", ceil(log2(horizon)) + 2 if horizon > 1 else 2), 2)
     gamma = min(1.0, sqrt(budgets * log(budgets) / ((np.e - 1) * ceil(horizon / epoch))))
-    return _recipe("RobustUCB", "ridge", "robust", n_actions, dim, options | {"epoch": epoch, "gamma": gamma, "n_budgets": budgets})
+    return _recipe("RobustUCB", "ridge", "robust", n_actions, dim, {"epoch": epoch, "gamma": gamma, "n_budgets": budgets} | options)
 
 
 def oracle(n_actions: int, dim: int, *, theta: ArrayLike | None = None, **options: Any) -> LinearPolicy:
