@@ -35,6 +35,8 @@ BAD_VECTORS: list[Any] = [
     [1e60, 0.0],
     None,
     [None, 1.0],
+    [[1.0], [1.0, 2.0]],
+    [10**400, 0],
 ]
 BAD_COVARIANCES: list[Any] = [
     [[1.0, 0.5], [0.4, 1.0]],
