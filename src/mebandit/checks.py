@@ -44,13 +44,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
+def regular(what: str, value: Any) -> Floats:
+    """A C-contiguous float array of whatever shape, from what is a regular array of real numbers; their sizes are not looked at."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub" or isinstance(value, np.ma.MaskedArray):
+        refuse(what, "be a regular array of real numbers, none masked", shown(value))
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
 def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     """A float array of the given shape (None: any length), every entry a number of usable size."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        refuse(what, "be numbers in a regular array, none beyond the range of floats", shown(value))
-    if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
+    array = regular(what, value)
+    if np.ndim(array) != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
         wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
     bad = ~(np.abs(array) <= _kernels.LARGEST)
@@ -58,7 +66,7 @@ def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         place = f" at {list(where)}" if where else ""
         refuse(what, f"be finite and at most {_kernels.LARGEST:g} in size", f"{array[where]}{place}")
-    return np.ascontiguousarray(array)
+    return array
 
 
 def number(what: str, value: Any, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
@@ -97,7 +105,7 @@ def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
     if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
         value = number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
-    elif shape_of(what, value) == (dim,):
+    elif regular(what, value).shape == (dim,):
         value = np.diag(floats(what, value, (dim,)))
     matrix = floats(what, value, (dim, dim))
     if not _kernels.is_covariance(matrix, np.empty((dim + 1) * (dim + 2) // 2)):
@@ -110,17 +118,9 @@ def covariance(what: str, value: Any, dim: int) -> Floats:
     return matrix
 
 
-def shape_of(what: str, value: Any) -> tuple[int, ...]:
-    """The shape of a regular array of numbers."""
-    try:
-        return np.asarray(value, dtype=np.float64).shape
-    except (TypeError, ValueError, OverflowError):
-        refuse(what, "be numbers in a regular array, none beyond the range of floats", shown(value))
-
-
 def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
     """One covariance for all rounds, (1, d, d), or one for each, (rounds, d, d)."""
-    if len(shape_of(what, value)) < 3:
+    if regular(what, value).ndim < 3:
         return covariance(what, value, dim)[None]
     array = floats(what, value, (rounds, dim, dim))
     for t in range(rounds):
@@ -171,7 +171,7 @@ def actions(what: str, value: Any, n_actions: int, rounds: int) -> Integers:
 def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
     """The chosen action's probability by round, (T,), and what was allowed, (T, K) or (1, K), from (T,) or (T, K) probabilities."""
     rounds = chosen.size
-    array = floats(what, value, (rounds,) if len(shape_of(what, value)) < 2 else (rounds, n_actions))
+    array = floats(what, value, (rounds,) if regular(what, value).ndim < 2 else (rounds, n_actions))
     allowed = np.ones((1, n_actions), dtype=np.bool_)
     taken = array
     if array.ndim == 2:

@@ -139,7 +139,7 @@ def check_rounds(
             checks.refuse("actions", "be allowed where they were taken", f"action {a[t]}, not allowed, at [{t}]")
     s = np.full((1, n_actions), 1.0 / n_actions)
     if stabilizer is not None:
-        per_round = len(checks.shape_of("stabilizer", stabilizer)) == 2
+        per_round = checks.regular("stabilizer", stabilizer).ndim == 2
         s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
     if not (s > 0).all():
         checks.refuse("stabilizer", "be positive", checks.shown(s[(s <= 0).any(axis=1)][0]), "It is a policy that may take every action.")
