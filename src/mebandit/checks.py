@@ -133,6 +133,11 @@ def allowed_actions(what: str, value: Any, n_actions: int) -> Booleans:
     """A mask of the allowed actions from a mask or a list of action numbers; None allows all."""
     if value is None:
         return np.ones(n_actions, dtype=np.bool_)
+    if type(value) is list and 0 < len(value) < n_actions and all(type(a) is int and 0 <= a < n_actions for a in value):
+        mask = np.zeros(n_actions, dtype=np.bool_)
+        mask[value] = True
+        if np.count_nonzero(mask) == len(value):
+            return mask
     rule = f"be a mask of {n_actions} booleans or a list of different actions from 0 to {n_actions - 1}, with at least one allowed"
     try:
         array = np.asarray(value if isinstance(value, np.ndarray) else list(value))
