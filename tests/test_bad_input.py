@@ -56,6 +56,8 @@ BAD_COVARIANCES: list[Any] = [
     [[1.0, 2.0], [1.0]],
     10**400,
     True,
+    INF,
+    [INF, 0.1],
     "no",
     None,
 ]

@@ -55,12 +55,18 @@ def regular(what: str, value: Any) -> Floats:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
-    """A float array of the given shape (None: any length), every entry a number of usable size."""
+def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
+    """A float array of the given shape (None: any length); the sizes of its numbers are not looked at."""
     array = regular(what, value)
     if np.ndim(array) != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
         wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
+    return array
+
+
+def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
+    """A float array of the given shape (None: any length), every entry a number of usable size."""
+    array = shaped(what, value, shape)
     bad = ~(np.abs(array) <= _kernels.LARGEST)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -101,13 +107,17 @@ def one_of(what: str, value: Any, options: Collection[str]) -> str:
     return value
 
 
+def square(what: str, value: Any, dim: int) -> Floats:
+    """The (dim, dim) matrix that a number, a vector (a diagonal) or a matrix stands for, not yet found to be a covariance."""
+    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+        return number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
+    array = regular(what, value)
+    return np.diag(array) if array.shape == (dim,) else shaped(what, array, (dim, dim))
+
+
 def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
-    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
-        value = number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
-    elif regular(what, value).shape == (dim,):
-        value = np.diag(floats(what, value, (dim,)))
-    matrix = floats(what, value, (dim, dim))
+    matrix = floats(what, square(what, value, dim), (dim, dim))
     if not _kernels.is_covariance(matrix, np.empty((dim + 1) * (dim + 2) // 2)):
         scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
         gap = np.abs(matrix - matrix.T)

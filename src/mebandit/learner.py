@@ -47,7 +47,6 @@ class Learner:
         self._pending: dict[int, Pending] = {}
         self._journal: Journal | None = None
         self._everything = np.ones(policy.n_actions, dtype=np.bool_)
-        self._identity = np.eye(policy.dim)
         if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
@@ -76,8 +75,8 @@ class Learner:
         list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
         """
         d = self.policy.dim
-        x = predicted if _is_array(predicted, (d,)) else self._vector(predicted)
-        s = error_cov if _is_array(error_cov, (d, d)) else self._matrix(error_cov)
+        x = predicted if _is_array(predicted, (d,)) else checks.shaped("predicted", predicted, (d,))
+        s = error_cov if _is_array(error_cov, (d, d)) else checks.square("error_cov", error_cov, d)
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
         number = self.decided + 1
         if type(self.policy) is LinearPolicy:
@@ -91,21 +90,6 @@ class Learner:
         self._pending[number] = pending
         self.decided = number
         return Decision(number, action, float(pi[action]), pi)
-
-    def _vector(self, predicted: ArrayLike) -> Floats:
-        """The prediction as an array of the right shape; its numbers are checked with the decision."""
-        x = checks.regular("predicted", predicted)
-        return x if x.shape == (self.policy.dim,) else checks.floats("predicted", x, (self.policy.dim,))
-
-    def _matrix(self, error_cov: ArrayLike) -> Floats:
-        """The covariance that a number, a vector or a matrix stands for; its numbers are checked with the decision."""
-        d = self.policy.dim
-        if type(error_cov) is float:
-            return error_cov * self._identity
-        s = checks.regular("error_cov", error_cov)
-        if s.shape == (d,):
-            return s * self._identity
-        return s if s.shape == (d, d) else checks.covariance("error_cov", error_cov, d)
 
     def _decide_compiled(self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
         """One call into the compiled code, which also checks the numbers; the sentences are those of `checks`."""
