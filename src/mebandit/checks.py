@@ -58,7 +58,9 @@ def regular(what: str, value: Any) -> Floats:
 def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     """A float array of the given shape (None: any length); the sizes of its numbers are not looked at."""
     array = regular(what, value)
-    if np.ndim(array) != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
+    if array.shape == shape:
+        return array
+    if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
         wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
     return array
