@@ -162,6 +162,6 @@ def test_an_interrupted_write_leaves_no_half_file(tmp_path: Path, monkeypatch: p
 
 
 def test_a_page_escapes_what_it_shows() -> None:
-    page = report.Page("<b>").text("a < b & c").table(["<x>"], [["<script>"]]).render(command="x", seed=1, seconds=0.0)
+    page = report.Page("<b>").text("a < b & c").table(report.Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
     assert "<script>" not in page
     assert "a &lt; b &amp; c" in page

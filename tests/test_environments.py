@@ -8,10 +8,23 @@ import numpy as np
 import pytest
 
 import mebandit as mb
-from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2, Gaussian, HeartSteps, heartsteps
+from mebandit.environments import (
+    Environment,
+    Estimated,
+    Example21,
+    ExampleB1,
+    ExampleB2,
+    Gaussian,
+    HeartSteps,
+    Misreported,
+    SmallError,
+    heartsteps,
+)  # fmt: skip
 from mebandit.values import Stretch, Tape
 
 EVERY = [Gaussian(), Gaussian(error="student_t"), Example21(), ExampleB1(), ExampleB2(), HeartSteps(), HeartSteps(user=3)]
+TWO_LEVELS = np.stack([np.eye(5), np.zeros((5, 5))])
+EVERY += [SmallError(), Misreported(world=Example21(), factor=2.0), Estimated(world=Gaussian(error_cov=TWO_LEVELS))]
 
 
 @pytest.mark.parametrize("environment", EVERY, ids=lambda e: type(e).__name__)
@@ -256,3 +269,49 @@ def test_configurations_compare_and_hash() -> None:
     assert Gaussian(error_cov=1.0) == Gaussian(error_cov=np.eye(5))
     assert hash(Gaussian()) == hash(replace(Gaussian(), noise_sd=0.1))
     assert Gaussian() != Gaussian(noise_sd=0.2)
+
+
+def test_small_error_keeps_assumptions_1_and_3() -> None:
+    tape = long_tape(SmallError(rho=0.5), 2000)
+    assert np.linalg.norm(tape.context + tape.error, axis=1).max() == pytest.approx(1.0, abs=1e-12)
+    delta = tape.theta[0, 1] - tape.theta[0, 0]
+    np.testing.assert_allclose(np.abs(tape.error @ delta), 0.5 * np.abs(tape.context @ delta))
+    assert_mean(tape.error[:, :, None] * tape.error[:, None, :], tape.error_cov[0])
+    assert np.abs(tape.context @ delta).min() < 0.05  # some contexts are hard to decide
+
+
+def test_a_misreported_covariance_changes_nothing_else() -> None:
+    stretch = Stretch(3, 1, 2, 0, 50)
+    true, told = Gaussian().tape(stretch), Misreported(world=Gaussian(), factor=0.5).tape(stretch)
+    np.testing.assert_array_equal(told.error_cov, 0.5 * true.error_cov)
+    for field in set(Tape._fields) - {"error_cov"}:
+        np.testing.assert_array_equal(getattr(true, field), getattr(told, field))
+
+
+def test_an_estimated_covariance_is_the_mean_over_the_pairs_known_so_far() -> None:
+    """Pairs come in one by one; their estimate has the mean and, for normal errors, the variance of a scaled Wishart matrix."""
+    sigma = np.array([[1.0, 0.6], [0.6, 2.0]])
+    world = Estimated(world=Gaussian(theta=np.eye(2), error_cov=sigma), start=7, every=4)
+    found = []
+    for replicate in range(4000):
+        tape = world.tape(Stretch(0, 0, replicate, 0, 12))
+        told = tape.error_cov[tape.component]
+        assert len(np.unique(tape.component)) == 4  # 7 pairs, then 8, 9 and 10
+        np.testing.assert_array_equal(told[0], told[2])
+        found.append(told)
+    by_round = np.stack(found)
+    assert_mean(by_round[:, 0], sigma)
+    assert_mean(by_round[:, 11], sigma)
+    variance = (sigma**2 + np.outer(np.diag(sigma), np.diag(sigma))) / 10
+    assert_mean((by_round[:, 11] - sigma) ** 2, variance)
+    one_more = 8 * by_round[:, 3] - 7 * by_round[:, 2]  # the outer product of a single pair's error
+    np.testing.assert_allclose(np.linalg.det(one_more), 0.0, atol=1e-9)
+    still = Estimated(world=Gaussian(), start=5, every=None).tape(Stretch(0, 0, 0, 0, 30))
+    assert len(still.error_cov) == 1
+
+
+def test_what_is_reported_of_a_world_is_checked() -> None:
+    with pytest.raises(mb.InvalidInput, match="factor must be a number of at least 0; got -1"):
+        Misreported(world=Gaussian(), factor=-1.0)
+    with pytest.raises(mb.InvalidInput, match="start must be a whole number of at least 1; got 0"):
+        Estimated(world=Gaussian(), start=0)

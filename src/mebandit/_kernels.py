@@ -840,8 +840,9 @@ def refit_now(spec, tuning, correcting, sums, fit, p):
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
 
-# What a pair of uniforms is for: decisions, the mixture component, the user, then context, error and reward noise from these numbers on.
-LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24
+# What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
+# these numbers on.
+LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
 
 NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT = 0, 1, 2, 3
 
@@ -866,6 +867,16 @@ def fill_standardized(kind, df, seed, cell, replicate, time, purpose, out, n):
         out[i] = standardized(kind, df, u, v)
         if kind != STUDENT_T and i + 1 < n:
             out[i + 1] = standardized(kind, df, v, u)
+
+
+@jit
+def fill_normals(seed, cell, replicate, purpose, out):
+    """A standard normal vector in each row of `out`; row i is that of time i + 1, whatever the number of rows."""
+    z = np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        fill_standardized(NORMAL, 0.0, seed, cell, replicate, i + 1, purpose, z, z.size)
+        for j in range(z.size):
+            out[i, j] = z[j]
 
 
 @spliced

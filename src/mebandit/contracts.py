@@ -83,6 +83,9 @@ def check_environment(environment: Any, *, rounds: int = 50, seed: int = 0) -> N
         for field in ("context", "error", "noise", "uniform", "luck"):
             alike = np.array_equal(getattr(whole, field)[cut:], getattr(tail, field))
             _require(alike, f"{name}.tape", "give the same rounds in whatever pieces", f"another {field} when begun at {cut}")
+        reported = [tape.error_cov[tape.component % len(tape.error_cov)] for tape in (whole, tail)]
+        alike = np.array_equal(reported[0][cut:], reported[1])
+        _require(alike, f"{name}.tape", "give the same rounds in whatever pieces", f"another error_cov when begun at {cut}")
 
 
 def _check_tape(name: str, tape: Tape, environment: Environment, n: int) -> None:

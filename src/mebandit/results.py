@@ -11,6 +11,7 @@ from mebandit import checks
 from mebandit.values import Floats, Integers
 
 if TYPE_CHECKING:
+    import matplotlib.axes
     import matplotlib.figure
     import pandas as pd
 
@@ -41,11 +42,18 @@ class Results:
     """|θ̂_a - θ_a| by arm, (P, N, R, K); NaN where nothing is estimated"""
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def measures(self) -> dict[str, str]:
+        """What can be asked for, with its name on an axis: `MEASURES`, and the error of each arm as estimation_error_0, ..."""
+        return MEASURES | {f"estimation_error_{a}": f"estimation error, arm {a}" for a in range(self.estimation_error.shape[-1])}
+
     def of(self, measure: str) -> Floats:
-        """A measure per round so far, (P, N, R): a regret divided by the rounds played, or the largest error of any arm."""
-        checks.one_of("measure", measure, MEASURES)
+        """A measure per round so far, (P, N, R): a regret divided by the rounds played, or the error of an arm, or of the worst."""
+        checks.one_of("measure", measure, self.measures)
         if measure == "estimation_error":
             return np.asarray(self.estimation_error.max(axis=-1))
+        if measure not in MEASURES:
+            return self.estimation_error[..., int(measure.removeprefix("estimation_error_"))]
         values: Floats = getattr(self, measure)
         return values if measure == "guarded_fits" else values / self.times
 
@@ -76,7 +84,7 @@ class Results:
         import pandas as pd
 
         parts = []
-        for measure in MEASURES:
+        for measure in self.measures:
             values = self.of(measure)
             for i, policy in enumerate(self.policies):
                 row = {"policy": policy, "measure": measure, "time": self.times}
@@ -97,7 +105,7 @@ class Results:
             "replicate": np.tile(np.repeat(np.arange(n), len(columns)), n_policies),
             "time": np.tile(self.times[columns], n_policies * n),
         }
-        return pd.DataFrame(table | {measure: self.of(measure)[:, :, columns].ravel() for measure in MEASURES})
+        return pd.DataFrame(table | {measure: self.of(measure)[:, :, columns].ravel() for measure in self.measures})
 
     def to_arrow(self) -> Any:
         """`curves` as an Arrow table."""
@@ -120,9 +128,19 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
 
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.subplots()
-    dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
     own = curves[curves["measure"] == measure]
-    log_scale = measure == "estimation_error"
+    draw_policies(axes, own, references=references, log_scale=measure == "estimation_error")
+    if measure != "estimation_error":
+        axes.set_ylim(bottom=min(0.0, float(own["mean"].min())))
+    axes.set_xscale("log")
+    axes.set_ylabel(MEASURES[measure])
+    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, references: Collection[str] = (), log_scale: bool = False) -> None:
+    """A line per policy from columns policy, time, mean, std_error, with a band of two standard errors; references grey and dashed."""
+    dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
     for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
         time, mean, se = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
         if not np.isfinite(mean).any():
@@ -133,17 +151,11 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
             axes.plot(time, mean, label=policy, color=f"C{i}", linewidth=2)
             low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
             axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
-    axes.set_xscale("log")
     if log_scale:
         axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=min(0.0, float(own["mean"].min())))
     axes.set_xlabel("round")
-    axes.set_ylabel(MEASURES[measure])
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
 
 
 def _std_error(values: Floats, axis: int = -1) -> Floats:

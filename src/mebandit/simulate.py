@@ -14,7 +14,8 @@ import numpy as np
 
 from mebandit import _kernels, checks, schedules
 from mebandit.environments.base import Environment
-from mebandit.policies import LinearPolicy, Policy, bayes_oracle, oracle, uniform
+from mebandit.environments.gaussian import Gaussian
+from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
 from mebandit.policies.base import advance, label
 from mebandit.progress import compiling_notice, progress_bar
 from mebandit.results import Results
@@ -165,6 +166,11 @@ def simulate(
         settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell}
         | {"floor": repr(shared)},
     )
+
+
+def compile_ahead(progress: bool | None = None) -> None:
+    """Compile what every simulation needs, so that it is not counted as simulating; at once where a cache is found."""
+    simulate(Gaussian(), [meb(2, 5)], horizon=2, replicates=1, workers=1, progress=progress)
 
 
 def run_threaded(run: Callable[[int], None], n: int, workers: int, done: Callable[[], None]) -> None:

@@ -89,22 +89,49 @@ class ExampleB1:
 
     def tape(self, stretch: Stretch) -> Tape:
         x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
-        factor = np.zeros((4, 2, 2))
-        factor[:, :, 0] = self.rho * x[:, :1]
-        world = _world(
-            mean=x,
-            probabilities=np.full(4, 0.25),
-            error_mean=np.zeros((1, 2)),
-            error_factor=factor,
-            error_kind=_kernels.TWO_POINT,
-            noise_sd=self.noise_sd,
-        )
-        return draw_tape(
-            world,
-            stretch,
-            theta=np.array([[[-1.0, 0.0], [1.0, 0.0]]]),
-            error_cov=np.full((1, 2, 2), 5 * self.rho**2),
-        )
+        return _proportional_error_tape(x, self.rho, self.noise_sd, stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallError:
+    """A world in which Assumptions 1 to 3 hold: Example B.1's error, smaller, on contexts of which some are hard to decide.
+
+    x uniform on `contexts` points evenly around a circle, so that the gap 2 |x_1| goes down to nearly nothing; ε = ±ρ x_1 (1, 1)'
+    with equal probabilities, so that |⟨δ, ε⟩| = ρ |⟨δ, x⟩|; θ_1 = (1, 0) = -θ_0. The radius is the largest with |x̃| <= 1.
+    """
+
+    contexts: int = 64
+    rho: float = 0.5
+    noise_sd: float = 0.1
+    n_actions: ClassVar[int] = 2
+    dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.integer("contexts", self.contexts, 3)
+        checks.number("rho", self.rho, "be in [0, 1)", 0.0, 1 - 1e-12)
+        checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        angle = 2 * np.pi * (np.arange(self.contexts) + 0.25) / self.contexts
+        x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        seen = np.concatenate([x + sign * self.rho * x[:, :1] for sign in (-1, 1)])
+        return _proportional_error_tape(x / np.linalg.norm(seen, axis=1).max(), self.rho, self.noise_sd, stretch)
+
+
+def _proportional_error_tape(x: Floats, rho: float, noise_sd: float, stretch: Stretch) -> Tape:
+    """Contexts drawn from the rows of x; ε = ±ρ x_1 (1, 1)'; θ_1 = (1, 0) = -θ_0; Σe = ρ² E[x_1²] 11' overall."""
+    factor = np.zeros((len(x), 2, 2))
+    factor[:, :, 0] = rho * x[:, :1]
+    world = _world(
+        mean=x,
+        probabilities=np.full(len(x), 1 / len(x)),
+        error_mean=np.zeros((1, 2)),
+        error_factor=factor,
+        error_kind=_kernels.TWO_POINT,
+        noise_sd=noise_sd,
+    )
+    error_cov = np.full((1, 2, 2), rho**2 * float((x[:, 0] ** 2).mean()))
+    return draw_tape(world, stretch, theta=np.array([[[-1.0, 0.0], [1.0, 0.0]]]), error_cov=error_cov)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 from mebandit.environments import Environment, ExampleB1, Gaussian
-from mebandit.experiments.report import Page
+from mebandit.experiments.report import Page, Table
 from mebandit.experiments.runner import write_whole
 from mebandit.policies import Policy, greedy, lin_ucb, meb, meb_naive, thompson
 from mebandit.results import Results
@@ -114,7 +114,7 @@ def write_report(demo: Demo, folder: Path, *, seed: int = SEED) -> Path:
     for scene in (demo.usual, demo.twisted):
         page.heading(scene.title).text(scene.setting)
         marked = {(scene.best("clipped_regret"), 1), (scene.best("estimation_error"), 4)}
-        page.table(scene.header, scene.rows, best=marked, muted=scene.references)
+        page.table(Table(scene.header, scene.rows, marked, scene.references))
         page.figure(scene.results.plot("clipped_regret")).figure(scene.results.plot("estimation_error"))
     page.text("Bands are two standard errors over the replicates; grey lines are for reference and learn nothing.")
     page.heading("Use it").code(

@@ -3,10 +3,11 @@
 import html
 import io
 import platform
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from mebandit import __version__
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 58rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 64rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
 h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
 div.wide { overflow-x: auto; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+p.finding { border-left: 3px solid #4c78a8; padding-left: .9rem; } details { margin: 1rem 0; } summary { cursor: pointer; color: #6b7480; }
 tr.reference td { color: #6b7480; } td.best { font-weight: 700; }
 figure { margin: 1.2rem 0; background: #fff; border-radius: 6px; } svg { max-width: 100%; height: auto; }
 footer { margin-top: 3rem; font-size: .85rem; color: #6b7480; } code, pre { font: .9em ui-monospace, monospace; }
@@ -33,6 +35,62 @@ pre { background: #f3f5f7; padding: .8rem 1rem; border-radius: 6px; overflow-x: 
 
 def _lines(words: str) -> str:
     return html.escape(words).replace("\n", "<br>")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts, which may have several lines; `best` cells are bold, `muted` rows grey."""
+
+    header: list[str]
+    rows: list[list[str]]
+    best: AbstractSet[tuple[int, int]] = frozenset()
+    muted: AbstractSet[int] = frozenset()
+
+    def as_html(self) -> str:
+        lines = ['<div class="wide"><table><thead><tr>', *(f"<th>{html.escape(cell)}</th>" for cell in self.header), "</tr></thead><tbody>"]
+        for i, row in enumerate(self.rows):
+            lines.append('<tr class="reference">' if i in self.muted else "<tr>")
+            lines += [f"<td{' class=best' if (i, j) in self.best else ''}>{_lines(cell)}</td>" for j, cell in enumerate(row)]
+            lines.append("</tr>")
+        return "".join([*lines, "</tbody></table></div>"])
+
+    def as_markdown(self) -> str:
+        def line(cells: list[str]) -> str:
+            return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
+
+        rows = [[f"**{c}**" if (i, j) in self.best and "\n" not in c else c for j, c in enumerate(row)] for i, row in enumerate(self.rows)]
+        return "\n".join([line(self.header), line(["---", *["---:"] * (len(self.header) - 1)]), *map(line, rows)])
+
+
+class Picture(NamedTuple):
+    """A figure as the contents of two files."""
+
+    png: bytes
+    svg: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One item of a report: what was done, what came out, the table and the figures. Page, terminal and docs all show this."""
+
+    title: str
+    setting: str
+    """what was run"""
+    finding: str
+    """what came out, in words made from the numbers"""
+    table: Table
+    brief: Table | None = None
+    """the table in a form narrow enough for a terminal; None: the same"""
+    full: Table | None = None
+    """the table with everything, folded away on the page"""
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    """by file name, without its ending"""
+
+    def as_markdown(self, folder: str) -> str:
+        """The section for a page of the docs, its pictures taken from a folder."""
+        parts = [f"## {self.title}", self.setting, self.finding, self.table.as_markdown()]
+        parts += [f"![{self.title}]({folder}/{name}.png)" for name in self.pictures]
+        return "\n\n".join(parts)
 
 
 @dataclass
@@ -51,28 +109,25 @@ class Page:
     def code(self, words: str) -> Self:
         return self._add(f"<pre>{html.escape(words)}</pre>")
 
-    def table(
-        self,
-        header: list[str],
-        rows: list[list[str]],
-        *,
-        best: AbstractSet[tuple[int, int]] = frozenset(),
-        muted: AbstractSet[int] = frozenset(),
-    ) -> Self:
-        """A table of texts, which may have several lines; `best` cells are bold, `muted` rows grey."""
-        lines = ['<div class="wide"><table><thead><tr>', *(f"<th>{html.escape(cell)}</th>" for cell in header), "</tr></thead><tbody>"]
-        for i, row in enumerate(rows):
-            lines.append('<tr class="reference">' if i in muted else "<tr>")
-            lines += [f"<td{' class=best' if (i, j) in best else ''}>{_lines(cell)}</td>" for j, cell in enumerate(row)]
-            lines.append("</tr>")
-        return self._add("".join([*lines, "</tbody></table></div>"]))
+    def table(self, table: Table) -> Self:
+        return self._add(table.as_html())
 
     def figure(self, figure: "matplotlib.figure.Figure") -> Self:
         """A figure, drawn into the page as SVG."""
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        text = buffer.getvalue()
+        return self._svg(_saved(figure, "svg"))
+
+    def _svg(self, content: bytes) -> Self:
+        text = content.decode()
         return self._add(f"<figure>{text[text.index('<svg') :]}</figure>")
+
+    def section(self, section: Section) -> Self:
+        self.heading(section.title).text(section.setting)
+        self._add(f'<p class="finding">{html.escape(section.finding)}</p>').table(section.table)
+        for picture in section.pictures.values():
+            self._svg(picture.svg)
+        if section.full is not None:
+            self._add(f"<details><summary>Means, standard deviations, standard errors</summary>{section.full.as_html()}</details>")
+        return self
 
     def _add(self, part: str) -> Self:
         self.parts.append(part)
@@ -89,3 +144,18 @@ class Page:
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
             f"<body><h1>{html.escape(self.title)}</h1>{''.join(self.parts)}<footer>{made}</footer></body></html>\n"
         )
+
+
+def _saved(figure: "matplotlib.figure.Figure", kind: str) -> bytes:
+    """A figure as a file's bytes; the same figure gives the same bytes. Its layout is computed once and then stays."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "mebandit"}):
+        figure.savefig(buffer, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    figure.set_layout_engine("none")
+    return buffer.getvalue()
+
+
+def picture(figure: "matplotlib.figure.Figure") -> Picture:
+    return Picture(_saved(figure, "png"), _saved(figure, "svg"))

@@ -1,21 +1,22 @@
-"""Run the cells of an experiment into a folder. A finished cell is a pair of files; a second run computes only what is missing."""
+"""Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mebandit.checks import LogError
-from mebandit.experiments.spec import Cell
 from mebandit.progress import progress_bar
-from mebandit.simulate import simulate
+from mebandit.simulate import compile_ahead
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class CellData(NamedTuple):
-    """What the cells gave, in tidy tables whose first columns are the cell's name and labels."""
+    """What cells gave, in tidy tables. For several cells the first columns are each cell's name and labels."""
 
     curves: "pd.DataFrame"
     """policy, measure, time, mean, std_error"""
@@ -23,11 +24,48 @@ class CellData(NamedTuple):
     """policy, replicate, time (the horizon and the milestones), and every measure"""
 
 
-def write_whole(path: Path, text: str) -> None:
+class Cell(Protocol):
+    """One piece of work with results of its own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """columns that tell this cell from others in tables"""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with anything that could change the cell's results."""
+        ...
+
+    @property
+    def replicates(self) -> int: ...
+
+    def run(self, workers: int | None, done: Callable[[], None]) -> CellData:
+        """Compute; call `done` after each replicate."""
+        ...
+
+
+class Effort(NamedTuple):
+    """What it took to compute some cells, whenever that was."""
+
+    policy_rounds: int
+    """rounds played, by all policies in all replicates"""
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        rate = self.policy_rounds / max(self.seconds, 1e-9)
+        return f"{self.policy_rounds / 1e6:,.1f} million policy rounds in {self.seconds:.1f} s, {rate / 1e6:.2f} million per second"
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file under another name, then rename it: it is there in full or not at all."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
@@ -46,13 +84,17 @@ def writable_folder(path: str | Path) -> Path:
     return folder
 
 
+FILES = ("replicates.csv", "curves.csv", "effort.json")
+"""what a finished cell leaves, in the order of writing"""
+
+
 def finished(folder: Path, cell: Cell) -> bool:
     """Whether a cell's results are in the folder."""
-    return all(_path(folder, cell, table).exists() for table in CellData._fields)
+    return all(_path(folder, cell, ending).exists() for ending in FILES)
 
 
-def _path(folder: Path, cell: Cell, table: str) -> Path:
-    return folder / "cells" / f"{cell.fingerprint}.{table}.csv"
+def _path(folder: Path, cell: Cell, ending: str) -> Path:
+    return folder / "cells" / f"{cell.fingerprint}.{ending}"
 
 
 def run_cells(
@@ -67,38 +109,47 @@ def run_cells(
 
     `started(cell, finished_before)` is called as each cell's turn comes.
     """
-    import pandas as pd
-
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
-    missing = sum(cell.simulation["replicates"] for cell in cells if not finished(folder, cell))
-    with progress_bar(missing, "simulating", progress) as advance:
+    missing = {cell.fingerprint: cell.replicates for cell in cells if not finished(folder, cell)}
+    if missing:
+        compile_ahead(progress)
+    with progress_bar(sum(missing.values()), "simulating", progress) as advance:
         for cell in cells:
             if started is not None:
                 started(cell, finished(folder, cell))
             if not finished(folder, cell):
                 _run(cell, folder, workers, advance)
+    return read_cells(cells, folder)
+
+
+def read_cells(cells: Sequence[Cell], folder: Path) -> CellData:
+    """The results of finished cells, joined, with each cell's name and labels in front."""
+    import pandas as pd
+
     tables = []
     for table in CellData._fields:
-        parts = [pd.read_csv(_path(folder, cell, table)).assign(cell=cell.name, **cell.labels) for cell in cells]
+        parts = [pd.read_csv(_path(folder, cell, f"{table}.csv")).assign(cell=cell.name, **cell.labels) for cell in cells]
         joined = pd.concat(parts, ignore_index=True)
         front = ["cell", *dict.fromkeys(label for cell in cells for label in cell.labels)]
         tables.append(joined[[*front, *(column for column in joined.columns if column not in front)]])
     return CellData(*tables)
 
 
+def effort(cells: Sequence[Cell], folder: Path) -> Effort:
+    """What the cells took to compute."""
+    each = [json.loads(_path(folder, cell, "effort.json").read_text()) for cell in cells]
+    return Effort(sum(e["policy_rounds"] for e in each), sum(e["seconds"] for e in each))
+
+
 def _run(cell: Cell, folder: Path, workers: int | None, advance: Callable[[], None]) -> None:
-    results = simulate(
-        cell.environment,
-        cell.policies,
-        cell=cell.world_key,
-        workers=workers,
-        progress=lambda done, total: advance(),
-        **cell.simulation,
-    )
-    milestones = sorted({*cell.simulation.get("milestones", ()), cell.simulation["horizon"]})
-    write_whole(_path(folder, cell, "replicates"), results.replicates(milestones).to_csv(index=False))
-    write_whole(_path(folder, cell, "curves"), results.curves().to_csv(index=False))
+    begun = monotonic()
+    data = cell.run(workers, advance)
+    rounds = data.replicates["policy"].nunique() * cell.replicates * int(data.replicates["time"].max())
+    taken = Effort(rounds, monotonic() - begun)
+    write_whole(_path(folder, cell, "replicates.csv"), data.replicates.to_csv(index=False))
+    write_whole(_path(folder, cell, "curves.csv"), data.curves.to_csv(index=False))
+    write_whole(_path(folder, cell, "effort.json"), json.dumps({"cell": cell.name} | taken._asdict()))
 
 
 def summary_of(curves: "pd.DataFrame") -> "pd.DataFrame":

@@ -29,8 +29,10 @@ from typing import Any
 from mebandit import __version__, checks, environments, policies, schedules, settings
 from mebandit.checks import LogError
 from mebandit.environments import Environment
+from mebandit.experiments.runner import CellData
 from mebandit.policies import Policy
 from mebandit.policies.base import label
+from mebandit.simulate import simulate
 
 ENVIRONMENTS: dict[str, type[Any]] = {
     made.__name__: made
@@ -40,6 +42,9 @@ ENVIRONMENTS: dict[str, type[Any]] = {
         environments.Example21,
         environments.ExampleB1,
         environments.ExampleB2,
+        environments.SmallError,
+        environments.Misreported,
+        environments.Estimated,
     )
 }
 POLICIES: dict[str, Callable[..., Policy]] = {
@@ -67,23 +72,53 @@ class Cell:
     policies: dict[str, Policy]
     simulation: dict[str, Any]
     settings: dict[str, Any]
-    """the environment's settings, as in the file"""
+    """the environment's settings, as in the file; those of an environment within it under "world" """
     labels: dict[str, Any] = field(default_factory=dict)
     """columns that tell this cell from others in tables"""
 
     @property
+    def replicates(self) -> int:
+        return int(self.simulation["replicates"])
+
+    def run(self, workers: int | None, done: Callable[[], None]) -> CellData:
+        results = simulate(
+            self.environment,
+            self.policies,
+            cell=self.world_key,
+            workers=workers,
+            progress=lambda finished, total: done(),
+            **self.simulation,
+        )
+        milestones = sorted({*self.simulation.get("milestones", ()), self.simulation["horizon"]})
+        return CellData(results.curves(), results.replicates(milestones))
+
+    @property
     def world_key(self) -> int:
-        """What keys the cell's randomness: its environment alone, so that cells keep theirs when others are added."""
-        return int(_digest(self.settings)[:8], 16)
+        """What keys the cell's randomness: its environment alone, so that cells keep theirs when others are added.
+
+        What is reported of a world does not change the world.
+        """
+        world = self.settings
+        while "world" in world:
+            world = world["world"]
+        return int(digest(world)[:8], 16)
 
     @property
     def fingerprint(self) -> str:
         """Changes with anything that could change the cell's results."""
         plain = [settings.to_plain(policy) for policy in self.policies.values()]
-        return _digest([self.settings, self.simulation, list(self.policies), plain, __version__])[:16]
+        return digest([self.settings, self.simulation, list(self.policies), plain, __version__])[:16]
 
 
-def _digest(plain: Any) -> str:
+def described(environment: Any) -> dict[str, Any]:
+    """An environment's settings as in a file."""
+    plain = {f.name: getattr(environment, f.name) for f in fields(environment)}
+    return {"kind": type(environment).__name__} | {
+        name: described(value) if isinstance(value, Environment) else value for name, value in plain.items()
+    }
+
+
+def digest(plain: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
@@ -124,8 +159,7 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
             chosen = dict(world) | dict(zip(axes, point, strict=True))
             name = " ".join([str(chosen.pop("name", chosen.get("kind"))), *(f"{k}={v}" for k, v in zip(axes, point, strict=True))])
             environment = _environment(chosen)
-            if "csv" in chosen:  # results belong to the contents of the file, wherever it lies
-                chosen["csv"] = hashlib.sha256(Path(chosen["csv"]).read_bytes()).hexdigest()
+            chosen = _by_contents(chosen)
             made = [_policy(entry, environment, simulation["horizon"]) for entry in entries]
             named = {label(policy): policy for policy in made}
             if len(named) < len(made):
@@ -134,6 +168,16 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
     return cells
+
+
+def _by_contents(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Settings in which a file stands for its contents, wherever it lies: it is to those that results belong."""
+    found = dict(chosen)
+    if "csv" in found:
+        found["csv"] = hashlib.sha256(Path(found["csv"]).read_bytes()).hexdigest()
+    if "world" in found:
+        found["world"] = _by_contents(found["world"])
+    return found
 
 
 def _check_extras(simulation: dict[str, Any]) -> None:
@@ -167,6 +211,10 @@ def _environment(chosen: dict[str, Any]) -> Environment:
     options = {key: value for key, value in chosen.items() if key != "kind"}
     known = {f.name for f in fields(made)} - {"users", "source"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
     _only(f"environment {kind}", options, known)
+    if "world" in known:
+        if not isinstance(options.get("world"), dict):
+            checks.refuse(f"environment {kind} world", "be a table that describes an environment", checks.shown(options.get("world")))
+        options["world"] = _environment(options["world"])
     if "in_turn" in options and "csv" not in options:
         checks.refuse("environment HeartSteps", "have a csv where it says in_turn", "none", "The built-in description has no rows to take.")
     if not isinstance(options.get("csv", ""), str):

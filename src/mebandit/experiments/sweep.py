@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.experiments.report import Page
+from mebandit.experiments.report import Page, Table
 from mebandit.experiments.runner import write_whole
 from mebandit.experiments.spec import Cell
 from mebandit.results import draw_curves
@@ -30,7 +30,7 @@ def write_report(curves: "pd.DataFrame", cells: Sequence[Cell], folder: Path, *,
         learners = [i for i in range(len(names)) if i not in muted]
         best = min(learners, key=lambda i: last.loc[(names[i], "clipped_regret"), "mean"])
         page.heading(cell.name)
-        page.table(["policy", "clipped regret", "standard regret", "error of θ̂"], rows, best={(best, 1)}, muted=muted)
+        page.table(Table(["policy", "clipped regret", "standard regret", "error of θ̂"], rows, {(best, 1)}, muted))
         page.figure(draw_curves(own, "clipped_regret", references=[name for i, name in enumerate(names) if i in muted]))
     path = folder / "report.html"
     write_whole(path, page.render(command=command, seed=simulation["seed"], seconds=seconds))

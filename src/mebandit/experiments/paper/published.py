@@ -3,6 +3,9 @@
 Keys are (σ_η, σ_ε²) as in the tables' first two columns; values follow `POLICIES`.
 """
 
+RUNS = 100
+"""independent runs behind each number"""
+
 POLICIES = ("TS", "UCB", "MEB", "MEB-naive", "RobustUCB")
 
 TABLE_1A: dict[tuple[float, float], tuple[float, ...]] = {

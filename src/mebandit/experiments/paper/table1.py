@@ -12,21 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 from mebandit import schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
-from mebandit.experiments.paper.published import POLICIES, TABLE_1A, TABLE_1B
+from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
+from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
 from mebandit.policies import lin_ucb, meb, meb_naive, robust_ucb, thompson
 
 if TYPE_CHECKING:
+    import matplotlib.figure
     import pandas as pd
 
-PROTOCOLS = ("published", "as_written")
 FLOOR = 0.2
 ORACLE = "oracle on x̃"
+REFERENCES = ("uniform", ORACLE, "oracle on E[x|x̃]")
 RESTARTED = "RobustUCB, restarting"
 """RobustUCB as its paper describes it, beside the column that is printed under its name"""
 
-NOTES = {
+REPLICATES_1A, REPLICATES_1B = 100, 370
+"""in (b) the users differ more than the runs do: each of the 37 comes ten times"""
+
+TITLES = {"table1a": "Table 1(a): the synthetic environment", "table1b": "Table 1(b): HeartSteps V1"}
+SETTINGS = {
     ("table1a", "published"): (
         "The printed numbers exceed 1.176, the largest clipped regret any policy can have here, so they cannot be average clipped regret. "
         "They are 10 times the average clipped regret above that of the oracle that knows θ and acts on x̃. The column σ_η² is used as a "
@@ -34,15 +41,15 @@ NOTES = {
     ),
     ("table1a", "as_written"): (
         "Average clipped regret itself, σ_η² a variance, UCB and TS with C = ρ = σ_η², MEB with the warm-up of Corollary 2.1, RobustUCB "
-        "with its restarts. The printed numbers are on another scale."
+        "with its restarts. The printed numbers are on another scale, so no difference is taken."
     ),
     ("table1b", "published"): (
         "Explore, then commit: 2500 rounds at probability 1/2 with learning; then the fit is frozen and played greedily, no floor, for "
         "2500 rounds. The number is 10 times the average standard regret of those. σ_η² is a standard deviation."
     ),
     ("table1b", "as_written"): (
-        "Clipped at 0.2 over 2500 rounds, contexts drawn i.i.d., σ_η² a variance: average clipped regret. At low reward noise all "
-        "algorithms are within a few thousandths of each other: MEB has no advantage here."
+        "Clipped at 0.2 over 2500 rounds, contexts drawn i.i.d., σ_η² a variance: average clipped regret. The printed numbers are another "
+        "quantity, so no difference is taken."
     ),
 }
 
@@ -174,7 +181,10 @@ def score_1b(own: "pd.DataFrame", protocol: str) -> "pd.DataFrame":
 def tabulate(
     data: CellData, published: dict[tuple[float, float], tuple[float, ...]], score: "Callable[[pd.DataFrame, str], pd.DataFrame]"
 ) -> "pd.DataFrame":
-    """protocol, (source,) sigma_eta, sigma_e2, policy, mean, std_error, published, difference in standard errors, replicates, horizon."""
+    """A row per cell and policy: mean, spread, the published number, and where it is the same quantity the difference from it.
+
+    The difference is in combined standard errors, that of the published mean of 100 runs taken as our standard deviation / √100.
+    """
     import pandas as pd
 
     keys = [name for name in ("protocol", "source", "sigma_eta", "sigma_e2") if name in data.replicates.columns]
@@ -182,12 +192,24 @@ def tabulate(
     for key, own in data.replicates.groupby(keys, sort=False):
         labels: dict[str, Any] = dict(zip(keys, key, strict=True))
         scores = score(own, labels["protocol"])
-        for policy in [*POLICIES, *(name for name in (RESTARTED, ORACLE, "uniform") if name in scores.columns)]:
+        for policy in [*POLICIES, *(name for name in (RESTARTED, *REFERENCES) if name in scores.columns)]:
             printed = dict(zip(POLICIES, published[labels["sigma_eta"], labels["sigma_e2"]], strict=True)).get(policy, float("nan"))
-            mean, se = float(scores[policy].mean()), float(scores[policy].std(ddof=1) / sqrt(len(scores)))
-            numbers = {"mean": mean, "std_error": se, "std_dev": float(scores[policy].std(ddof=1)), "published": printed}
-            rows.append(labels | {"policy": policy} | numbers | {"replicates": len(scores), "horizon": int(own["time"].max())})
+            mean, sd, n = float(scores[policy].mean()), float(scores[policy].std(ddof=1)), len(scores)
+            away = (mean - printed) / (sd * sqrt(1 / n + 1 / RUNS)) if labels["protocol"] == "published" and sd > 0 else float("nan")
+            numbers = {"mean": mean, "std_error": sd / sqrt(n), "std_dev": sd, "published": printed, "difference_se": away}
+            rows.append(labels | {"policy": policy} | numbers | {"replicates": n, "horizon": int(own["time"].max())})
     return pd.DataFrame(rows)
+
+
+def cells_of_1a(options: Options) -> list[Cell]:
+    shape = {"replicates": options.replicates_or(REPLICATES_1A), "seed": options.seed}
+    return [cell for protocol in options.protocols for cell in cells_1a(protocol, **shape)]
+
+
+def cells_of_1b(options: Options) -> list[Cell]:
+    sources = [Source()] + ([Source(options.heartsteps_csv)] if options.heartsteps_csv is not None else [])
+    shape = {"replicates": options.replicates_or(REPLICATES_1B), "seed": options.seed}
+    return [cell for protocol in options.protocols for source in sources for cell in cells_1b(protocol, source=source, **shape)]
 
 
 def table_1a(data: CellData) -> "pd.DataFrame":
@@ -196,3 +218,108 @@ def table_1a(data: CellData) -> "pd.DataFrame":
 
 def table_1b(data: CellData) -> "pd.DataFrame":
     return tabulate(data, TABLE_1B, score_1b)
+
+
+def sections_1a(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    return _sections("table1a", table)
+
+
+def sections_1b(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    return _sections("table1b", table)
+
+
+def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
+    """One section per protocol and source: ours with standard errors, the published numbers, and the best learner marked."""
+    groups = [column for column in ("protocol", "source") if column in table.columns]
+    found = []
+    for key, part in table.groupby(groups, sort=False):
+        labels = {column: str(value) for column, value in zip(groups, key, strict=True)}
+        found.append(
+            Section(
+                title=f"{TITLES[name]}, {labels['protocol']}" + (f", from the {labels['source']}" if "source" in labels else ""),
+                setting=SETTINGS[name, labels["protocol"]],
+                finding=_finding(part, labels["protocol"]),
+                table=_comparison(part, brief=False),
+                brief=_comparison(part, brief=True),
+                full=_spreads(part),
+                pictures={"_".join([name, *labels.values()]): picture(draw_comparison(part))},
+            )
+        )
+    return found
+
+
+def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
+    """Rows are cells, columns policies; an entry is ours ± its standard error, below it the published number and the difference."""
+    comparable = bool(part["difference_se"].notna().any())  # then the scale is relative, and references mean nothing on it
+    extra = [] if brief or comparable else [name for name in REFERENCES if (part["policy"] == name).any()]
+    rows, best = [], set()
+    for i, ((sigma_eta, sigma_e2), cell) in enumerate(part.groupby(["sigma_eta", "sigma_e2"], sort=False)):
+        own = cell.set_index("policy")
+        best.add((i, 2 + int(own["mean"].loc[list(POLICIES)].to_numpy().argmin())))
+        row = [f"{sigma_eta:g}", f"{sigma_e2:g}"]
+        for policy in POLICIES:
+            mean, se, printed, away = (float(own[c][policy]) for c in ("mean", "std_error", "published", "difference_se"))
+            difference = f" ({away:+.1f})" if away == away else ""
+            row.append(f"{mean:.3f}|{printed:.3f}" if brief else f"{mean:.3f} ± {se:.3f}\n{printed:.3f}{difference}")
+        rows.append(row + [f"{own['mean'][policy]:.3f}" for policy in extra])
+    return Table(["σ_η", "σ_ε²", *POLICIES, *extra], rows, best)
+
+
+def _spreads(part: "pd.DataFrame") -> Table:
+    columns = ("sigma_eta", "sigma_e2", "policy", "mean", "std_dev", "std_error", "published", "difference_se", "replicates")
+    rows = []
+    for a, b, policy, *numbers, away, n in part[list(columns)].itertuples(index=False):
+        shown = ["" if v != v else f"{v:.4f}" for v in numbers]
+        rows.append([f"{a:g}", f"{b:g}", str(policy), *shown, "" if away != away else f"{away:+.1f}", str(n)])
+    return Table(["σ_η", "σ_ε²", "policy", "mean", "std. dev.", "std. error", "published", "difference / s.e.", "replicates"], rows)
+
+
+def _finding(part: "pd.DataFrame", protocol: str) -> str:
+    """How near the published numbers are, and who is best."""
+    own = part[part["policy"].isin(POLICIES)]
+    cells = own.pivot(index=["sigma_eta", "sigma_e2"], columns="policy", values="mean")
+    wins = (cells["MEB"] < cells[["TS", "UCB"]].min(axis=1)).sum()
+    words = f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells."
+    if protocol == "published":
+        off = (own["mean"] / own["published"] - 1).abs()
+        near = (own["difference_se"].abs() <= 4) | (off <= 0.15)
+        words = (
+            f"{near.sum()} of {len(own)} numbers are within 4 combined standard errors or 15 % of the published ones; "
+            f"{(off <= 0.35).sum()} are within 35 %, {(off[own['sigma_eta'] < 1] <= 0.35).sum()} of the {(own['sigma_eta'] < 1).sum()} "
+            "with σ_η "
+            "below 1. " + words
+        )
+    low = cells[cells.index.get_level_values("sigma_eta") < 1]
+    spread = low.drop(columns="RobustUCB").max(axis=1) - low.drop(columns="RobustUCB").min(axis=1)
+    words += f" With σ_η below 1, TS, UCB, MEB and MEB-naive differ by {spread.min():.3f} to {spread.max():.3f} within a cell."
+    restarted = part[part["policy"] == RESTARTED]["mean"]
+    if len(restarted):
+        words += f" RobustUCB with the restarts its paper describes has {restarted.min():.2f} to {restarted.max():.2f} (unfold the table)."
+    return words
+
+
+def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
+    """Ours and the published numbers side by side, policy by policy, in the table's order of cells."""
+    from matplotlib.figure import Figure
+
+    comparable = bool(part["difference_se"].notna().any())
+    levels = list(dict.fromkeys(part["sigma_e2"]))
+    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
+        own = part[part["sigma_e2"] == level]
+        noises = list(dict.fromkeys(own["sigma_eta"]))
+        for i, policy in enumerate(POLICIES):
+            mine = own[own["policy"] == policy].set_index("sigma_eta").loc[noises]
+            at = [j + (i - 2) * 0.15 for j in range(len(noises))]
+            axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=f"C{i}", label=policy)
+            if comparable:
+                axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.2", label="published" if i == 4 else None)
+        axes.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
+        axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
+        axes.set_xlabel("σ_η")
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.25)
+    figure.axes[0].set_ylabel("10 × regret, as published" if comparable else "average clipped regret")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False, fontsize=9)
+    return figure

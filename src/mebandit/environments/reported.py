@@ -1,0 +1,77 @@
+"""What a learner is told of the error need not be true: another covariance than the world's, or one estimated as data comes in."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.environments.base import Environment, square_root
+from mebandit.values import Stretch, Tape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misreported:
+    """A world whose error covariance is reported as `factor` times the true one."""
+
+    world: Environment
+    factor: float
+
+    def __post_init__(self) -> None:
+        checks.number("factor", self.factor, "be a number of at least 0", 0.0)
+
+    @property
+    def n_actions(self) -> int:
+        return self.world.n_actions
+
+    @property
+    def dim(self) -> int:
+        return self.world.dim
+
+    def tape(self, stretch: Stretch) -> Tape:
+        tape = self.world.tape(stretch)
+        return tape._replace(error_cov=self.factor * tape.error_cov)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimated:
+    """A world whose error covariance is estimated from auxiliary data that grows (Sec. 2.4).
+
+    Before the first round there are `start` pairs (prediction, truth), and every `every` rounds brings one more; None: none. The
+    pairs' errors e_i are normal with the true covariance, and round t is told Σ̂e,t = (1/n_t) Σ_{i <= n_t} e_i e_i'.
+    """
+
+    world: Environment
+    start: int = 20
+    every: int | None = 10
+
+    def __post_init__(self) -> None:
+        checks.integer("start", self.start, 1)
+        if self.every is not None:
+            checks.integer("every", self.every, 1)
+
+    @property
+    def n_actions(self) -> int:
+        return self.world.n_actions
+
+    @property
+    def dim(self) -> int:
+        return self.world.dim
+
+    def pairs_at(self, time: int) -> int:
+        """n_t, the number of auxiliary pairs known in a round."""
+        return self.start + (time // self.every if self.every is not None else 0)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        tape = self.world.tape(stretch)
+        first, last = self.pairs_at(stretch.start + 1), self.pairs_at(stretch.stop)
+        z = np.empty((last, self.dim))
+        _kernels.fill_normals(stretch.seed, stretch.cell, stretch.replicate, _kernels.AUXILIARY, z)
+        products = np.cumsum(z[:, :, None] * z[:, None, :], axis=0)[first - 1 :]
+        scatter = products / np.arange(first, last + 1)[:, None, None]  # estimates the identity, pair after pair
+        times = np.arange(stretch.start + 1, stretch.stop + 1)
+        known = np.array([self.pairs_at(int(t)) - first for t in times])
+        level = tape.component % len(tape.error_cov)
+        pieces, component = np.unique(np.stack([level, known]), axis=1, return_inverse=True)
+        roots = np.stack([square_root(s) for s in tape.error_cov])[pieces[0]]
+        error_cov = roots @ scatter[pieces[1]] @ roots.transpose(0, 2, 1)
+        return tape._replace(error_cov=np.ascontiguousarray(error_cov), component=component.astype(np.int64).ravel())

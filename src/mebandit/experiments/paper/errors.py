@@ -1,0 +1,79 @@
+"""The figures of estimation error: |θ̂_1 - θ_1| over time in the nine cells of each environment, from the cells of Table 1."""
+
+from typing import TYPE_CHECKING
+
+from mebandit.experiments.paper import table1
+from mebandit.experiments.paper.options import Options
+from mebandit.experiments.report import Section, Table, picture
+from mebandit.experiments.runner import CellData
+from mebandit.experiments.spec import Cell
+from mebandit.results import draw_policies
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas as pd
+
+POLICIES = ("TS", "UCB", "MEB", "MEB-naive")
+LAST = {"table1a": 50_000, "table1b": 2_500}
+"""the paper's figures end here"""
+
+
+def cells(options: Options) -> list[Cell]:
+    return [*table1.cells_of_1a(options), *table1.cells_of_1b(options)]
+
+
+def table(data: CellData) -> "pd.DataFrame":
+    """The curves of arm 1: table, protocol, source, sigma_eta, sigma_e2, policy, time, mean, std_error."""
+    curves = data.curves
+    own = curves[(curves["measure"] == "estimation_error_1") & curves["policy"].isin(POLICIES)].copy()
+    own.insert(0, "table", own["source"].isna().map({True: "table1a", False: "table1b"}))
+    own = own[own["time"] <= own["table"].map(LAST)]
+    return own[["table", "protocol", "source", "sigma_eta", "sigma_e2", "policy", "time", "mean", "std_error"]].reset_index(drop=True)
+
+
+def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    found = []
+    for (name, protocol, source), part in table.groupby(["table", "protocol", "source"], sort=False, dropna=False):
+        where = "synthetic environment" if source != source else f"HeartSteps V1, from the {source}"
+        last = part[part["time"] == part["time"].max()].set_index(["sigma_eta", "sigma_e2", "policy"])["mean"].unstack("policy")
+        rows = [[f"{a:g}", f"{b:g}", *(f"{last.loc[(a, b), p]:.3f}" for p in POLICIES)] for a, b in last.index]
+        best = {(i, 2 + int(last.loc[key, list(POLICIES)].to_numpy().argmin())) for i, key in enumerate(last.index)}
+        noisy = last[last.index.get_level_values("sigma_e2") == last.index.get_level_values("sigma_e2").max()]
+        ratio = noisy[["TS", "UCB"]].min(axis=1) / noisy["MEB"]
+        nearer = (last["MEB"] < last[["TS", "UCB"]].min(axis=1)).sum(), (last["MEB"] < last["MEB-naive"]).sum()
+        file = "_".join(["errors", str(name), str(protocol), *([str(source)] if source == source else [])])
+        found.append(
+            Section(
+                title=f"Estimation error, {where}, {protocol}",
+                setting=(
+                    f"|θ̂_1 - θ_1|, mean over replicates with a band of two standard errors, over {LAST[str(name)]:,} rounds of the cells "
+                    f"of Table 1({str(name)[-1]}). The table has the last round."
+                ),
+                finding=(
+                    f"MEB ends nearer to θ_1 than TS and UCB, which share one estimator, in {nearer[0]} of {len(last)} cells, and nearer "
+                    f"than MEB-naive in {nearer[1]}. At the largest error variance the error of the better of TS and UCB is "
+                    f"{ratio.min():.2g} to {ratio.max():.2g} times MEB's."
+                ),
+                table=Table(["σ_η", "σ_ε²", *POLICIES], rows, best),
+                pictures={file: picture(draw(part))},
+            )
+        )
+    return found
+
+
+def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
+    """The paper's arrangement: rows σ_ε², columns σ_η."""
+    from matplotlib.figure import Figure
+
+    columns, rows = (list(dict.fromkeys(sorted(part[name]))) for name in ("sigma_eta", "sigma_e2"))
+    figure = Figure(figsize=(9.6, 7.6), layout="constrained")
+    grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="col")
+    for i, sigma_e2 in enumerate(rows):
+        for j, sigma_eta in enumerate(columns):
+            own = part[(part["sigma_e2"] == sigma_e2) & (part["sigma_eta"] == sigma_eta) & (part["time"] >= 20)]
+            draw_policies(grid[i, j], own, log_scale=True)
+            grid[i, j].set_xlabel("round" if i == len(rows) - 1 else "")
+            grid[i, j].set_title(f"σ_η = {sigma_eta:g}" if i == 0 else "", fontsize=10)
+        grid[i, 0].set_ylabel(f"σ_ε² = {sigma_e2:g}\n|θ̂_1 - θ_1|")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(POLICIES), frameon=False)
+    return figure
