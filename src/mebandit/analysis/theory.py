@@ -4,7 +4,7 @@ The theorems hold for some absolute constants C, C', C_1 that the paper does not
 rates and proportions mean something. The forms for K actions (App. C) are used throughout; for K = 2 they are those of Section 2.
 """
 
-from math import ceil, log, sqrt
+from math import cbrt, ceil, log, pow, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +142,8 @@ def regret_bound(
     L = spread / ((1 - rho) * known.signal) * sqrt(1 + log(horizon) / d)
     estimated = 4 * known.theta_bound * d / ((1 - rho) * known.signal) * deviations
     if setting == "standard":
-        return C * d * float(horizon) ** (2 / 3) * (late + (k - 1) * known.theta_bound / (1 - rho) + L / alpha ** (1 / 3)) + estimated
+        inner = late + (k - 1) * known.theta_bound / (1 - rho) + L / cbrt(alpha)
+        return C * d * cbrt(horizon) ** 2 * inner + estimated
     inner = (late or known.theta_bound) + (1 - k * floor) * L / sqrt(alpha * floor)
     return C * d * sqrt(horizon) * inner + (1 - k * floor) * estimated
 
@@ -157,5 +158,5 @@ def least_horizon(horizon: int, known: Constants, *, setting: str, floor: float 
     d, lam, xi = known.dim, known.signal, known.fourth_moment
     grown = d + log(horizon)
     if setting == "standard":
-        return C / refit_share * max((1 + lam ** (-9 / 4)) * grown**3, (xi / lam) ** (9 / 4) * grown ** (4 / 3))
+        return C / refit_share * max((1 + pow(lam, -9 / 4)) * grown**3, pow(xi / lam, 9 / 4) * pow(grown, 4 / 3))
     return C / refit_share * max((grown / (lam * floor)) ** 2, (xi / lam**2 * grown / d) ** 2)

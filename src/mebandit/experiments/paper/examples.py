@@ -273,7 +273,7 @@ def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure"
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
     for axes, name in zip(figure.subplots(1, 2, sharey=True), METHODS.values(), strict=True):
         for rho, color in zip(THRESHOLDS, ("C2", "C0", "C3"), strict=True):
-            part = own[(own["policy"] == name) & (own["rho"] == rho) & (own["time"] >= 10)]
+            part = own[(own["policy"] == name) & (own["rho"] == rho) & (own["time"] >= 100)]
             time, mean, sd = part["time"].to_numpy(), part["mean"].to_numpy(), part["std_error"].to_numpy() * sqrt(replicates)
             axes.plot(time, mean, color=color, label=f"ρ = {rho:g}", linewidth=2)
             axes.fill_between(time, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)

@@ -283,11 +283,12 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
     if protocol == "published":
         off = (own["mean"] / own["published"] - 1).abs()
         near = (own["difference_se"].abs() <= 4) | (off <= 0.15)
+        quiet = own["sigma_eta"] < 1
+        four, robust = quiet & (own["policy"] != "RobustUCB"), quiet & (own["policy"] == "RobustUCB")
         words = (
-            f"{near.sum()} of {len(own)} numbers are within 4 combined standard errors or 15 % of the published ones; "
-            f"{(off <= 0.35).sum()} are within 35 %, {(off[own['sigma_eta'] < 1] <= 0.35).sum()} of the {(own['sigma_eta'] < 1).sum()} "
-            "with σ_η "
-            "below 1. " + words
+            f"{near.sum()} of {len(own)} numbers are within 4 combined standard errors or 15 % of the published ones. With σ_η below 1, "
+            f"{(off[four] <= 0.35).sum()} of {four.sum()} numbers of TS, UCB, MEB and MEB-naive are within 35 %, and "
+            f"{(off[robust] <= 0.35).sum()} of {robust.sum()} of RobustUCB. " + words
         )
     low = cells[cells.index.get_level_values("sigma_eta") < 1]
     spread = low.drop(columns="RobustUCB").max(axis=1) - low.drop(columns="RobustUCB").min(axis=1)
