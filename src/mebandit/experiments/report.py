@@ -152,7 +152,7 @@ def _saved(figure: "matplotlib.figure.Figure", kind: str) -> bytes:
 
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "mebandit"}):
-        figure.savefig(buffer, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        figure.savefig(buffer, format=kind, dpi=110, metadata={"Date": None, "Creator": None} if kind == "svg" else {"Software": None})
     figure.set_layout_engine("none")
     return buffer.getvalue()
 
