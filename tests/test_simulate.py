@@ -100,7 +100,7 @@ def test_tables_and_plots(tmp_path: object) -> None:
     assert list(results.summary()["policy"]) == ["mine", "uniform", "oracle on x̃", "oracle on E[x|x̃]"]
     curves = results.curves()
     assert list(curves.columns) == ["policy", "measure", "time", "mean", "std_error"]
-    assert len(curves) == 4 * 4 * len(results.times)
+    assert len(curves) == 4 * (4 + 2) * len(results.times)
     assert results.to_arrow().num_rows == len(curves)
     last = curves[(curves["policy"] == "mine") & (curves["measure"] == "clipped_regret")].iloc[-1]
     assert last["mean"] == pytest.approx(results.mean("mine"))

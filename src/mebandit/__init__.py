@@ -9,7 +9,7 @@ from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
 from mebandit.learner import Learner
 from mebandit.log import read_journal
-from mebandit.policies import greedy, lin_ucb, meb, meb_naive, oracle, replay, robust_ucb, thompson
+from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
 from mebandit.results import Results
 from mebandit.schedules import clipped, standard
 from mebandit.simulate import simulate
@@ -37,6 +37,7 @@ __all__ = [
     "greedy",
     "lin_ucb",
     "meb",
+    "meb_dr",
     "meb_naive",
     "oracle",
     "read_journal",

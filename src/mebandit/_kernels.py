@@ -20,22 +20,28 @@ spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
 
 # The columns of `spec`, the integers that tell one recipe from another, and what they may say.
-N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD = 0, 1, 2, 3, 4, 5
-UNIT, INVERSE = 0, 1
+N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD, ACTS_ON, READS, PRECISION, CURVED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+UNIT, INVERSE, PSEUDO = 0, 1, 2  # PSEUDO: two fits are kept, regression calibration and the doubly robust one; READS says which decides
 NO_CORRECTION, PLAYED, OFFERED = 0, 1, 2
 GREEDY, UCB, THOMPSON, ROBUST, ORACLE, BAYES_ORACLE, UNIFORM = 0, 1, 2, 3, 4, 5, 6  # up to ROBUST they learn
 GUARD_AUTO, GUARD_ALWAYS, GUARD_NEVER = 0, 1, 2
+PREDICTED, BLP, EW_BLP, CHOSEN_BLP = 0, 1, 2, 3
+READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
 
 # The columns of `tuning`, the real numbers of a recipe.
-RIDGE, WIDTH, EPOCH, GAMMA = 0, 1, 2, 3
+RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
 
 # What a solve reports. A fit's row is theta, the packed factor it was solved from, then: this report, whether the sums have
 # moved on since, and the share kappa of the error covariance that was taken out.
 SOLVED, GUARDED, SINGULAR = 0, 1, 2
 REPORT, STALE, KAPPA, REPORT_COLUMNS = 0, 1, 2, 3
 
-# The columns of `extra`: rounds learned, and RobustUCB's epoch and exponential weights.
+# The columns of `extra`: rounds learned, and RobustUCB's epoch and exponential weights, or the evidence on which fit earns more.
 LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHTS = 0, 1, 2, 3, 4, 5, 6, 7
+EVIDENCE, EVIDENCE_SQ = 1, 2
+EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
+EVIDENCE_NEEDED = 2.0  # standard errors
+SETTLING = 20.0  # rounds per feature after which a round counts half in regression calibration
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
@@ -458,8 +464,8 @@ def add_error(sums, row, w, p, error, c):
 
 
 @spliced
-def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward):
-    """Take one round into the running sums; pi^nd is row s of `stabilizer`, the mask row m of `allowed`.
+def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward, weight):
+    """Take one round into the running sums; pi^nd is row s of `stabilizer`, the mask row m of `allowed`, `weight` the round's own.
 
     Row a < K holds the rounds in which a was played, weighted 1 or pi^nd(a) / pi(a). Under the paper's correction row K + a
     holds the error covariance of the rounds in which a was allowed, weighted pi^nd(a); row 2K that of the rounds that count alike
@@ -467,7 +473,7 @@ def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, prope
     """
     n_actions, p = spec[N_ACTIONS], z.size
     width = row_width(p)
-    w = 1.0 if spec[WEIGHTING] == UNIT else stabilizer[s, action] / propensity
+    w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[s, action] / propensity
     add_round(sums, action * width, w, z, error, c, reward)
     if spec[CORRECTION] != OFFERED:
         return
@@ -476,11 +482,45 @@ def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, prope
         if not allowed[m, b] or stabilizer[s, b] != stabilizer[s, 0]:
             alike = False
     if alike:
-        add_error(sums, 2 * n_actions * width, stabilizer[s, 0], p, error, c)
+        add_error(sums, 2 * n_actions * width, weight * stabilizer[s, 0], p, error, c)
         return
     for b in range(n_actions):
         if allowed[m, b]:
-            add_error(sums, (n_actions + b) * width, stabilizer[s, b], p, error, c)
+            add_error(sums, (n_actions + b) * width, weight * stabilizer[s, b], p, error, c)
+
+
+@jit
+def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight):
+    """Take one round into the sums of both fits, and into the evidence on which of them earns more.
+
+    Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was
+    allowed, with the doubly robust pseudo-outcome y_a = f_a + 1{a_t = a} (r - f_a) / pi(a), f_a = <theta_a, x^> by the first fit as it
+    stood before the round. E[y_a | past, x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
+    Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
+    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 20 p).
+    """
+    n_actions, p = spec[N_ACTIONS], z.size
+    width, place = row_width(p), fit_width(p)
+    top, robust_top = -np.inf, -np.inf
+    chosen, robust = 0.0, 0.0
+    first, second = -1, -1
+    for b in range(n_actions):
+        if allowed[m, b]:
+            f, g = 0.0, 0.0
+            for i in range(p):
+                f += fit[b * place + i] * seen[i]
+                g += fit[(n_actions + b) * place + i] * z[i]
+            y = f + (reward - f) / propensity if b == action else f
+            add_round(sums, (n_actions + b) * width, weight, z, error, c, y)
+            if f > top:
+                top, chosen, first = f, y, b
+            if g > robust_top:
+                robust_top, robust, second = g, y, b
+    if first != second:
+        extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
+        extra[EVIDENCE_SQ] = EVIDENCE_KEPT * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
+    n = extra[LEARNED]
+    add_round(sums, action * width, n / (n + SETTLING * p), seen, error, c, reward)
 
 
 @jit
@@ -491,7 +531,196 @@ def accumulate_batch(spec, stabilizer, sums, predicted, error_cov, allowed, acti
     for t in range(rewards.size):
         z = features(predicted[t], spec[INTERCEPT])
         s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
-        learn_sums(spec, stabilizer, s, flat, z, error, c, allowed, m, actions[t], propensities[t], rewards[t])
+        learn_sums(spec, stabilizer, s, flat, z, error, c, allowed, m, actions[t], propensities[t], rewards[t], 1.0)
+
+
+# ---- the calibrated context ---------------------------------------------------------------------------------------------
+#
+# Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
+# forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
+# cross moments stand, rows 2K to 2K + 2 have sums of a^3, a^4 and a^6, a = x~ - mean so far, cut off at 4 standard deviations.
+# Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e; its report is 1 once there is one, its kappa 1 where the forgetting mean is used.
+
+
+@jit
+def learn_context(tuning, sums, n_actions, z, error, c):
+    """Take the predicted context of a round into its sums."""
+    p = z.size
+    size = packed_size(p)
+    width = row_width(p)
+    steady = (2 * n_actions + 1) * width
+    recent = steady + width
+    powers = 2 * n_actions * width + TERMS + p + 2 * size + 2
+    n, k = sums[steady + COUNT], 0
+    for i in range(p):
+        if n >= 10.0:
+            mean = sums[steady + TERMS + i] / n
+            most = 16.0 * max(sums[steady + TERMS + p + k] / n - mean * mean, 0.0)
+            away = z[i] - mean
+            if away * away > most:
+                away = math.copysign(math.sqrt(most), away)
+            sums[powers + i] += away**3
+            sums[powers + width + i] += away**4
+            sums[powers + 2 * width + i] += away**6
+        k += p - i
+    keep = 1.0 - 1.0 / tuning[MEMORY]
+    m = sums[recent + WEIGHT]
+    k = recent + TERMS + p
+    if m > 0.0:
+        sums[recent + COUNT] += 1.0
+        add_error(sums, recent, 1.0, p, error, c)
+        for i in range(p):
+            away = z[i] - sums[recent + TERMS + i] / m
+            for j in range(i, p):
+                sums[k] += away * (z[j] - sums[recent + TERMS + j] / m)
+                k += 1
+    sums[recent + WEIGHT] = keep * m + 1.0
+    for i in range(p):
+        sums[recent + TERMS + i] = keep * sums[recent + TERMS + i] + z[i]
+    add_context(sums, steady, z, error, c)
+
+
+@spliced
+def add_context(sums, row, z, error, c):
+    """Sums of x~, x~x~' and Sigma_e."""
+    p = z.size
+    sums[row + COUNT] += 1.0
+    sums[row + WEIGHT] += 1.0
+    add_error(sums, row, 1.0, p, error, c)
+    k = row + TERMS + p
+    for i in range(p):
+        sums[row + TERMS + i] += z[i]
+        for j in range(i, p):
+            sums[k] += z[i] * z[j]
+            k += 1
+
+
+@jit
+def refit_calibration(spec, sums, fit, p, work):
+    """Sx = V - kappa mean Sigma_e, V = cov(x~) about the mean in use, kappa = 1 or the largest share that leaves Sx positive semidefinite.
+
+    The forgetting mean is used if asked for, or if it predicts better: sum_j log(V_jj / V_jj') < 0 over the coordinates that vary.
+    """
+    size = packed_size(p)
+    steady = (2 * spec[N_ACTIONS] + 1) * row_width(p)
+    recent = steady + row_width(p)
+    at = 2 * spec[N_ACTIONS] * fit_width(p)
+    n, n_recent = sums[steady + COUNT], sums[recent + COUNT]
+    if n_recent < 2 * p + 2:
+        return
+    k, score = 0, 0.0
+    for i in range(p):
+        mean = sums[steady + TERMS + i] / n
+        second = sums[steady + TERMS + p + k] / n
+        variance = second - mean * mean
+        varies = variance > 1e-10 * second
+        if varies:
+            score += math.log(max(sums[recent + TERMS + p + k] / n_recent, 1e-300) / variance)
+        for j in range(i, p):
+            work[k] = sums[steady + TERMS + p + k] / n - mean * sums[steady + TERMS + j] / n
+            k += 1
+    follows = spec[ACTS_ON] == EW_BLP or (spec[ACTS_ON] == CHOSEN_BLP and score < 0.0)
+    row = recent if follows else steady
+    if follows:
+        for k in range(size):
+            work[k] = sums[recent + TERMS + p + k] / n_recent
+    count = sums[row + COUNT]
+    low, high, kappa = 0.0, 1.0, 1.0
+    for step in range(12):
+        k = 0
+        for i in range(p):
+            for _ in range(i, p):
+                work[size + k] = work[k] - kappa * sums[row + TERMS + p + size + k] / count
+                k += 1
+            work[size + k - p + i] += 1e-6 * work[k - p + i]
+            if not work[size + k - p + i] > 0.0 and sums[row + TERMS + p + size + k - p + i] == 0.0:
+                work[size + k - p + i] = 1.0  # a constant without error
+        if factor_once(work, size, p, work, 2 * size):
+            low = kappa
+            if step == 0:
+                break
+        else:
+            high = kappa
+        kappa = 0.5 * (low + high)
+    for k in range(size):
+        fit[at + p + k] = work[k] - low * sums[row + TERMS + p + size + k] / count
+    fit[at + p + size + REPORT] = 1.0
+    fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
+
+
+@jit
+def calibrate(spec, sums, fit, z, error, c, out, work):
+    """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
+
+    With `CURVED` each coordinate also has the term in its square that a skewed distribution calls for, see `curvature`.
+    """
+    p, n_actions = z.size, spec[N_ACTIONS]
+    size = packed_size(p)
+    at = 2 * n_actions * fit_width(p)
+    for i in range(p):
+        out[i] = z[i]
+    if fit[at + p + size + REPORT] == 0.0:
+        return
+    follows = fit[at + p + size + KAPPA] == 1.0
+    steady = (2 * n_actions + 1) * row_width(p)
+    row = steady + row_width(p) if follows else steady
+    away, solved, diagonal = size, size + p, size + 2 * p
+    k = 0
+    for i in range(p):
+        work[away + i] = z[i] - sums[row + TERMS + i] / sums[row + WEIGHT]
+        for j in range(i, p):
+            work[k + j - i] = fit[at + p + k + j - i] + error[c, k + j - i]
+        work[diagonal + i] = work[k]
+        work[k] = work[k] * (1.0 + 1e-6) if work[k] > 0.0 else 1.0
+        k += p - i
+    if not factor_once(work, 0, p, work, size + 3 * p):
+        return
+    solve_factored(work, 0, p, work, away, work, solved)
+    k = 0
+    for i in range(p):
+        if spec[CURVED] and not follows and error[c, k] > 0.0:
+            out[i] += curvature(sums, steady, p, i, k, error[c, k], work[diagonal + i], work[away + i])
+        out[i] -= error[c, k] * work[solved + i]
+        for j in range(i + 1, p):
+            out[i] -= error[c, k + j - i] * work[solved + j]
+            out[j] -= error[c, k + j - i] * work[solved + i]
+        k += p - i
+
+
+@jit
+def curvature(sums, steady, p, i, k, s, v, away):
+    """The quadratic term of E[x_i | x~_i] for a skewed x_i and a symmetric error of variance s.
+
+    With k3, k4 the third and fourth cumulants of x~_i (the error adds nothing to k3) and v = var x~_i, the square that is uncorrelated
+    with x~_i is q = a^2 - v - (k3 / v) a, a = x~_i - mu, and the best coefficient on it (k3 s / v) / (k4 + 2 v^2 - k3^2 / v). It is taken
+    as far as the skewness is significant: times 1 - 4 var(k3) / k3^2, var(k3) = mean a^6 / n. Large a are cut off at 3 sd.
+    """
+    width, n = row_width(p), sums[steady + COUNT]
+    powers = steady - width + TERMS + p + 2 * packed_size(p) + 2 + i
+    cube, noise = sums[powers], 4.0 * sums[powers + 2 * width]
+    if not cube * cube > noise:
+        return 0.0
+    mean = sums[steady + TERMS + i] / n
+    u = sums[steady + TERMS + p + k] / n - mean * mean
+    k3, k4 = cube / n, sums[powers + width] / n - 3.0 * u * u
+    share = 1.0 - noise / (cube * cube)
+    bounded = max(min(away, 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
+    spread = max(k4 + 2.0 * v * v - k3 * k3 / v, 0.5 * v * v)
+    return share * (k3 * s / v) / spread * (bounded * bounded - v - k3 / v * bounded)
+
+
+@jit
+def reliability(fit, n_actions, p, error, c):
+    """A round's weight where error covariances differ: the mean of Sx_jj / (Sx_jj + S_jj) over the coordinates; 1 before Sx is known."""
+    at = 2 * n_actions * fit_width(p)
+    if fit[at + p + packed_size(p) + REPORT] == 0.0:
+        return 1.0
+    k, total = 0, 0.0
+    for i in range(p):
+        own = fit[at + p + k]
+        total += own / (own + error[c, k]) if own > 0.0 else 1.0 if error[c, k] == 0.0 else 0.0
+        k += p - i
+    return max(total / p, 1e-3)
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------------
@@ -603,10 +832,17 @@ _NODE_WEIGHTS = (0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1
 
 
 @spliced
-def propose(spec, tuning, fit, extra, z, allowed, m, floor, exploring, theta, t, guess, g, out, work):
+def robust_earns_more(spec, extra):
+    """Whether the doubly robust fit decides, acting on x~: asked for, or shown to earn more than the calibrated one."""
+    return spec[READS] == READS_BETTER and extra[EVIDENCE] > EVIDENCE_NEEDED * math.sqrt(extra[EVIDENCE_SQ])
+
+
+@spliced
+def propose(spec, tuning, fit, extra, z, seen, allowed, m, floor, exploring, theta, t, guess, g, out, work):
     """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
 
-    theta[t] and guess[g] (the environment's parameters and E[x | x~]) are read by the oracles alone.
+    `seen` is the calibrated context, or z itself; theta[t] and guess[g] (the environment's parameters and E[x | x~]) are read by the
+    oracles alone.
     """
     n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
     if exploring or rule == UNIFORM:
@@ -624,13 +860,17 @@ def propose(spec, tuning, fit, extra, z, allowed, m, floor, exploring, theta, t,
         width = tuning[WIDTH]
         if rule == ROBUST and extra[CHOICE] > 0.0:
             width += 2.0 ** (extra[CHOICE] - 1.0)
+        begin, plain = 0, False
+        if spec[WEIGHTING] == PSEUDO:
+            plain = robust_earns_more(spec, extra)
+            begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
         for a in range(n_actions):
-            row = a * fit_width(p)
+            row = (begin + a) * fit_width(p)
             s = 0.0
             for i in range(p):
-                s += fit[row + i] * z[i]
+                s += fit[row + i] * (z[i] if plain else seen[i])
             if rule != GREEDY:
-                spread = width * math.sqrt(max(quadratic_form(fit, row + p, p, z, work, 2 * n_actions), 0.0))
+                spread = width * math.sqrt(max(quadratic_form(fit, row + p, p, seen, work, 2 * n_actions), 0.0))
                 if rule == THOMPSON:
                     work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
                 else:
@@ -660,33 +900,57 @@ def draw(probabilities, u):
 def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     """Solve for every arm whose sums have changed since its last solve."""
     flags = p + packed_size(p)
-    correction = spec[CORRECTION] if correcting else NO_CORRECTION
-    for a in range(spec[N_ACTIONS]):
+    n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
+    if spec[ACTS_ON] != PREDICTED:
+        refit_calibration(spec, sums, fit, p, work)
+    for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
         row = a * fit_width(p) + flags
-        uncorrected = correction != NO_CORRECTION and fit[row + KAPPA] == 0.0
+        takes_out = NO_CORRECTION if spec[WEIGHTING] == PSEUDO and a < n_actions else correction
+        uncorrected = takes_out != NO_CORRECTION and fit[row + KAPPA] == 0.0
         if uncorrected or fit[row + STALE] != 0.0:
-            solve_arm(a, tuning[RIDGE], correction, spec[GUARD], sums, fit, p, spec[N_ACTIONS], work)
+            solve_arm(a, tuning[RIDGE], takes_out, spec[GUARD], sums, fit, p, n_actions, work)
 
 
 @spliced
 def learn(
-    spec, tuning, stabilizer, s, sums, fit, extra, z, error, c, allowed, m, action, propensity, reward, luck, refit, correcting, work
+    spec, tuning, stabilizer, s, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, luck, refit, correcting, work
 ):
-    """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it."""
+    """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it.
+
+    `seen` is the calibrated context as the decision read it, or z itself.
+    """
     n_actions, p = spec[N_ACTIONS], z.size
     stale, width = p + packed_size(p) + STALE, fit_width(p)
     extra[LEARNED] += 1.0
     if spec[RULE] <= ROBUST:
-        learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward)
+        if tuning[DISCOUNT] < 1.0:
+            scale(sums, tuning[DISCOUNT])
+        weight = reliability(fit, n_actions, p, error, c) if spec[PRECISION] else 1.0
+        if spec[WEIGHTING] == PSEUDO:
+            learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight)
+        else:
+            learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward, weight)
+        if spec[ACTS_ON] != PREDICTED:
+            learn_context(tuning, sums, n_actions, z, error, c)
         fit[action * width + stale] = 1.0
         if spec[CORRECTION] == OFFERED:
             for b in range(n_actions):
                 if allowed[m, b]:
                     fit[b * width + stale] = 1.0
+        elif spec[WEIGHTING] == PSEUDO:
+            for b in range(n_actions):
+                if allowed[m, b]:
+                    fit[(n_actions + b) * width + stale] = 1.0
         if spec[RULE] == ROBUST:
             learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
         if refit:
             refit_arms(spec, tuning, correcting, sums, fit, p, work)
+
+
+@jit
+def scale(values, factor):
+    for k in range(values.size):
+        values[k] *= factor
 
 
 @jit
@@ -778,27 +1042,39 @@ def features(predicted, intercept):
 @jit
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here."""
-    return 9 * n_actions + 2 * p + 3 * packed_size(p) + p * (p + 1)
+    return 9 * n_actions + 4 * p + 3 * packed_size(p) + p * (p + 1)
 
 
 @jit
-def propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out):
+def calibrated_one(spec, sums, fit, z, error_cov, work):
+    """What the decision reads: z, or its best linear predictor."""
+    if spec[ACTS_ON] == PREDICTED:
+        return z
+    seen = np.empty(z.size)
+    error = pack_errors(error_cov.reshape(1, error_cov.shape[0], error_cov.shape[1]), spec[INTERCEPT])
+    calibrate(spec, sums.reshape(sums.size), fit.reshape(fit.size), z, error, 0, seen, work)
+    return seen
+
+
+@jit
+def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
     z = features(predicted, spec[INTERCEPT])
     work = np.empty(work_size(spec[N_ACTIONS], z.size))
+    seen = calibrated_one(spec, sums, fit, z, error_cov, work)
     guess = predicted.reshape(1, predicted.size)
     mask = allowed.reshape(1, allowed.size)
     known = theta.reshape(1, theta.shape[0], theta.shape[1])
-    propose(spec, tuning, fit.reshape(fit.size), extra, z, mask, 0, floor, exploring, known, 0, guess, 0, out, work)
+    propose(spec, tuning, fit.reshape(fit.size), extra, z, seen, mask, 0, floor, exploring, known, 0, guess, 0, out, work)
 
 
 @jit
-def decide_one(spec, tuning, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, seed, number, out):
+def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, seed, number, out):
     """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance) and the luck."""
     if not acceptable(predicted):
         return -1, 0.0
     if not is_covariance(error_cov, np.empty(packed_size(predicted.size + 1))):
         return -2, 0.0
-    propose_one(spec, tuning, fit, extra, predicted, allowed, floor, exploring, theta, out)
+    propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
     u, luck = uniform_pair(seed, 0, 0, number, LIVE)
     return draw(out, u), luck
 
@@ -818,6 +1094,7 @@ def learn_one(
         fit.reshape(fit.size),
         extra,
         z,
+        calibrated_one(spec, sums, fit, z, error_cov, work),
         pack_errors(error_cov.reshape(1, predicted.size, predicted.size), spec[INTERCEPT]),
         0,
         allowed.reshape(1, allowed.size),
@@ -844,7 +1121,7 @@ def refit_now(spec, tuning, correcting, sums, fit, p):
 # these numbers on.
 LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
 
-NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT = 0, 1, 2, 3
+NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT, EXPONENTIAL = 0, 1, 2, 3, 4
 
 
 @spliced
@@ -856,6 +1133,8 @@ def standardized(kind, df, u, v):
         return 3.4641016151377544 * (u - 0.5)
     if kind == TWO_POINT:
         return 1.0 if u < 0.5 else -1.0
+    if kind == EXPONENTIAL:
+        return -math.log(u) - 1.0
     return math.sqrt((df - 2.0) * (u ** (-2.0 / df) - 1.0)) * math.cos(6.283185307179586 * v)
 
 
@@ -908,12 +1187,12 @@ def fill_tape(world, stretch, tape, z):
             if world.cumulative.size == 0:
                 c = (time - 1) % n_components
             else:
-                u, _ = uniform_pair(seed, cell, replicate, time, COMPONENT)
+                u, _ = uniform_pair(seed, cell, replicate, (time - 1) // world.hold + 1, COMPONENT)
                 while c < n_components - 1 and u >= world.cumulative[c]:
                     c += 1
         tape.component[b] = c
         if world.random_context:
-            fill_standardized(NORMAL, 0.0, seed, cell, replicate, time, CONTEXT, z, d)
+            fill_standardized(world.context_kind, 0.0, seed, cell, replicate, time, CONTEXT, z, d)
         combine(world.mean, c, world.factor, entry(c, world.factor.shape[0]), z, world.random_context, tape.context, b)
         if world.random_error:
             fill_standardized(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z, d)
@@ -977,8 +1256,10 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     width, report = fit_width(p), p + packed_size(p) + REPORT
+    shown = n_actions if spec[WEIGHTING] == PSEUDO else 0  # the first row of the fit that estimates theta
     x = np.empty(d)
     z = np.ones(p)
+    seen = z if spec[ACTS_ON] == PREDICTED else np.empty(p)
     predicted = z[spec[INTERCEPT] :]
     out = np.empty(n_actions)
     work = np.empty(work_size(n_actions, p))
@@ -988,7 +1269,10 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
         t, m, g = entry(b, tape.theta.shape[0]), entry(b, tape.allowed.shape[0]), entry(b, tape.guess.shape[0])
         observe(tape, b, totals[2], x, predicted)
         k = entry(b, known.shape[0])
-        propose(spec, tuning, fit, extra, z, tape.allowed, m, plan.floor[b], plan.exploring[b], known, k, tape.guess, g, out, work)
+        c = entry(tape.component[b], error.shape[0])
+        if spec[ACTS_ON] != PREDICTED:
+            calibrate(spec, sums, fit, z, error, c, seen, work)
+        propose(spec, tuning, fit, extra, z, seen, tape.allowed, m, plan.floor[b], plan.exploring[b], known, k, tape.guess, g, out, work)
         action = draw(out, tape.uniform[b])
         standard, clipped = regrets(tape.theta, t, x, out, tape.allowed, m, benchmark[b])
         totals[0] += standard
@@ -1004,8 +1288,9 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
             fit,
             extra,
             z,
+            seen,
             error,
-            entry(tape.component[b], error.shape[0]),
+            c,
             tape.allowed,
             m,
             action,
@@ -1018,7 +1303,7 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
         )
         if plan.refit[b]:
             for a in range(n_actions):
-                totals[3] += fit[a * width + report] == GUARDED
+                totals[3] += fit[(shown + a) * width + report] == GUARDED
         if next_record < record_at.size and record_at[next_record] == start + b + 1:
             records[next_record, 0] = totals[0]
             records[next_record, 1] = totals[1]
@@ -1026,7 +1311,7 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
             for a in range(n_actions):
                 gap = 0.0
                 for i in range(d):
-                    gap += (fit[a * width + spec[INTERCEPT] + i] - tape.theta[t, a, i]) ** 2
+                    gap += (fit[(shown + a) * width + spec[INTERCEPT] + i] - tape.theta[t, a, i]) ** 2
                 arm_errors[next_record, a] = math.sqrt(gap) if learns else np.nan
             next_record += 1
     return next_record

@@ -5,7 +5,17 @@ For arm a, with weights w_t = 1{a_t = a} (ridge, naive) or 1{a_t = a} π^nd_t(a)
     (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r
 
 and differ in C: nothing (ridge); Σ 1{a_t = a} Σe,t (naive, eq. naive-estimator); Σ_t π^nd_t(a) Σe,t (meb, eq. proposed-estimator,
-with an estimate in place of Σe,t also eq. proposed-estimator-estimated-Sigma).
+with an estimate in place of Σe,t also eq. proposed-estimator-estimated-Sigma). Two more are ours.
+
+dr, doubly robust: the rounds in which arm a was not played say something about it too. With c_t = π^nd_t(a), u_t = 1{a_t = a}/π_t(a), z =
+(1, x̃), β_a from least squares of r on z in the arm, and the pseudo-outcome y_t = z'β_a + u_t (r_t - z'β_a) for every round,
+
+    (Σ c (x̃x̃' - Σe,t)) θ_a = Σ c x̃ y.
+
+E[y_t | x_t, x̃_t] = ⟨θ_a, x_t⟩ whatever β_a is, because the propensities are known; a good β_a only makes it less variable.
+
+rc, regression calibration: least squares of r on x̂_t, the best linear predictor of x_t (`mebandit.denoise`), in the arm. It needs no
+propensities and varies least, and it is right where E[x | x̃] is linear, as for normal contexts; elsewhere it is biased.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
+from mebandit.denoise import best_linear_predictor
 from mebandit.moments import Moments, Rounds, add_rounds, check_rounds, zeros
 from mebandit.values import Booleans, Floats, Integers
 
@@ -23,8 +34,14 @@ RECIPES = {
     "ridge": (_kernels.UNIT, _kernels.NO_CORRECTION),
     "naive": (_kernels.UNIT, _kernels.PLAYED),
     "meb": (_kernels.INVERSE, _kernels.OFFERED),
+    "dr": (_kernels.PSEUDO, _kernels.PLAYED),
+    "rc": (_kernels.PSEUDO, _kernels.PLAYED),
+    "auto": (_kernels.PSEUDO, _kernels.PLAYED),
 }
 """method -> how a round is weighted, what is taken out"""
+
+READS = {"dr": _kernels.READS_ROBUST, "rc": _kernels.READS_CALIBRATED, "auto": _kernels.READS_BETTER}
+"""which of their two fits a policy with these methods acts on"""
 
 GUARDS = {"auto": _kernels.GUARD_AUTO, "always": _kernels.GUARD_ALWAYS, "never": _kernels.GUARD_NEVER}
 
@@ -138,10 +155,11 @@ def estimate(
 
     predicted is (T, d), actions and rewards (T,); propensities are those the actions were drawn with, (T,) for the chosen
     action or (T, K) for all; error_cov is Σe, (d, d), or Σe,t by round, (T, d, d), known or estimated (Sec. 2.4).
-    `method` is "ridge", "naive" or "meb"; see the head of this file for the formulas. `stabilizer` is π^nd, (K,) or (T, K);
-    a constant one cancels. `allowed` is (T, K); without it an action of propensity zero in (T, K) propensities was not allowed.
-    `guard`: "auto" is the formula itself wherever its matrix is safely positive definite and Fuller's modification elsewhere,
-    "always" the modification everywhere, "never" the bare formula. `unit` (T,) clusters the standard errors.
+    `method` is "ridge", "naive", "meb", "dr" or "rc"; see the head of this file for the formulas. `stabilizer` is π^nd, (K,) or (T, K);
+    a constant one cancels, one that differs between rounds weights them. `allowed` is (T, K); without it an action of propensity zero in
+    (T, K) propensities was not allowed. `guard`: "auto" is the formula itself wherever its matrix is safely positive definite and Fuller's
+    modification elsewhere, "always" the modification everywhere, "never" the bare formula. `unit` (T,) clusters the standard errors; those
+    of "rc" leave out the uncertainty of the calibration.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -154,26 +172,96 @@ def estimate(
     >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
-    weighting, correction = RECIPES[checks.one_of("method", method, RECIPES)]
+    checks.one_of("method", method, METHODS)
     checks.one_of("guard", guard, GUARDS)
     ridge = checks.number("ridge", ridge, "be a number of at least 0", 0.0)
     intercept = checks.truth("intercept", intercept)
     rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
-    moments = add_rounds(zeros(n_actions, rounds.predicted.shape[1] + bool(intercept)), rounds, weighting=weighting, correction=correction)
-    fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
-    clusters = _clusters(unit, rounds.rewards.size)
-    covariance = _sandwich(fit, rounds, weighting=weighting, correction=correction, clusters=clusters)
-    return _assemble(fit, moments, covariance, method=method, intercept=intercept)
+    regression = _doubly_robust(rounds, n_actions) if method == "dr" else _by_arm(rounds, n_actions, method)
+    p = rounds.predicted.shape[1] + bool(intercept)
+    moments = zeros(n_actions, p)
+    for part in regression.parts:
+        moments = add_rounds(moments, part, weighting=regression.weighting, correction=regression.correction)
+    fit = solve(moments, correction=regression.correction, ridge=ridge, guard=guard)
+    covariance = _sandwich(fit, regression, clusters=_clusters(unit, rounds.rewards.size))
+    counted = np.bincount(rounds.actions, minlength=n_actions).astype(float)
+    return _assemble(fit, moments, covariance, method=method, intercept=intercept, counted=counted)
+
+
+METHODS = ("ridge", "naive", "meb", "dr", "rc")
+
+
+class Regression(NamedTuple):
+    """A weighted regression for every arm, corrected for error: what is summed up, and what each round is to each arm."""
+
+    parts: list[Rounds]
+    weighting: int
+    correction: int
+    regressors: Floats
+    """x̃, or x̂, (T, d)"""
+    error_cov: Floats
+    outcomes: Floats
+    """what is regressed, (T, K): the reward, or a pseudo-outcome"""
+    weights: Floats
+    """w, (T, K)"""
+    offered: Floats
+    """π^nd(a) where a was allowed, (T, K): what multiplies Σe,t in the paper's correction"""
+
+
+def _by_arm(rounds: Rounds, n_actions: int, method: str) -> Regression:
+    """Every arm from the rounds in which it was played."""
+    n = rounds.rewards.size
+    if method == "rc":
+        calibrated = best_linear_predictor(
+            rounds.predicted, np.squeeze(rounds.error_cov, axis=0) if len(rounds.error_cov) == 1 else rounds.error_cov
+        )
+        rounds = rounds._replace(predicted=calibrated, error_cov=np.zeros_like(rounds.error_cov[:1]))
+    weighting, correction = RECIPES["ridge" if method == "rc" else method]
+    nd, played = _offered(rounds), rounds.actions[:, None] == np.arange(n_actions)
+    weights = played * (nd / rounds.propensities[:, None] if weighting == _kernels.INVERSE else 1.0)
+    outcomes = np.broadcast_to(rounds.rewards[:, None], (n, n_actions))
+    return Regression([rounds], weighting, correction, rounds.predicted, rounds.error_cov, outcomes, weights, nd)
+
+
+def _doubly_robust(rounds: Rounds, n_actions: int) -> Regression:
+    """Every arm from all rounds in which it was allowed, with its pseudo-outcome."""
+    n = rounds.rewards.size
+    nd, z = _offered(rounds), np.hstack([np.ones((n, 1)), rounds.predicted])
+    outcomes, parts = np.empty((n, n_actions)), []
+    for a in range(n_actions):
+        played = rounds.actions == a
+        beta = np.linalg.lstsq(z[played], rounds.rewards[played], rcond=None)[0]
+        guess = z @ beta
+        outcomes[:, a] = guess + played / rounds.propensities * (rounds.rewards - guess)
+        inside = nd[:, a] > 0
+        parts.append(
+            Rounds(
+                predicted=rounds.predicted[inside],
+                actions=np.full(inside.sum(), a),
+                rewards=outcomes[inside, a],
+                propensities=np.ones(inside.sum()),
+                error_cov=rounds.error_cov[inside] if len(rounds.error_cov) > 1 else rounds.error_cov,
+                allowed=np.ones((1, n_actions), dtype=np.bool_),
+                stabilizer=nd[inside],
+            )
+        )
+    return Regression(parts, _kernels.INVERSE, _kernels.PLAYED, rounds.predicted, rounds.error_cov, outcomes, nd, nd)
+
+
+def _offered(rounds: Rounds) -> Floats:
+    """π^nd_t(a) where a was allowed, else 0, (T, K)"""
+    t = np.arange(rounds.rewards.size)
+    return rounds.stabilizer[t % len(rounds.stabilizer)] * rounds.allowed[t % len(rounds.allowed)]
 
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
     """The estimate from running sums alone; its covariance, which needs the rounds themselves, is NaN."""
     fit = solve(moments, correction=RECIPES[method][1], ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
-    return _assemble(fit, moments, np.full((size, size), np.nan), method=method, intercept=intercept)
+    return _assemble(fit, moments, np.full((size, size), np.nan), method=method, intercept=intercept, counted=moments.rounds.copy())
 
 
-def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool) -> Estimate:
+def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool, counted: Floats) -> Estimate:
     per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
     return Estimate(
         theta=fit.theta[:, int(intercept) :],
@@ -182,7 +270,7 @@ def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
         method=method,
         guarded=fit.report == _kernels.GUARDED,
         diagnostics={
-            "rounds": moments.rounds.copy(),
+            "rounds": counted,
             "n_effective": moments.n_effective,
             "smallest_eigenvalue": np.linalg.eigvalsh(per_weight)[:, 0].astype(np.float64),
             "kappa": fit.kappa,
@@ -205,25 +293,22 @@ def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     return index.astype(np.int64)
 
 
-def _sandwich(fit: Fit, rounds: Rounds, *, weighting: int, correction: int, clusters: Integers | None) -> Floats:
-    """A^-1 (Σ ψψ') A^-T with ψ_t = w z (z'θ - r) - s Σe,t θ, arms stacked; ψ summed within clusters first.
+def _sandwich(fit: Fit, regression: Regression, *, clusters: Integers | None) -> Floats:
+    """A^-1 (Σ ψψ') A^-T with ψ_t = w x (x'θ - y) - s Σe,t θ, arms stacked; ψ summed within clusters first.
 
-    s is what multiplies Σe,t in the matrix that was solved with: κ w for the rounds played, π^nd(a) for those offered.
+    s is what multiplies Σe,t in the matrix that was solved with: κ w, or π^nd(a) in the paper's own.
     """
     k, p = fit.theta.shape
-    n, d = rounds.predicted.shape
-    t = np.arange(n)
-    z = rounds.predicted if p == d else np.hstack([np.ones((n, 1)), rounds.predicted])
-    stabilizer = rounds.stabilizer[t % len(rounds.stabilizer)]
+    n, d = regression.regressors.shape
+    z = regression.regressors if p == d else np.hstack([np.ones((n, 1)), regression.regressors])
     psi = np.empty((n, k, p))
     for a in range(k):
-        played = rounds.actions == a
-        w = played * (stabilizer[:, a] / rounds.propensities if weighting == _kernels.INVERSE else 1.0)
+        w = regression.weights[:, a]
         s = fit.kappa[a] * w
-        if correction == _kernels.OFFERED and fit.report[a] == _kernels.SOLVED:
-            s = stabilizer[:, a] * rounds.allowed[t % len(rounds.allowed), a]
-        psi[:, a] = (w * (z @ fit.theta[a] - rounds.rewards))[:, None] * z
-        psi[:, a, p - d :] -= s[:, None] * (rounds.error_cov @ fit.theta[a, p - d :])
+        if regression.correction == _kernels.OFFERED and fit.report[a] == _kernels.SOLVED:
+            s = regression.offered[:, a]
+        psi[:, a] = (w * (z @ fit.theta[a] - regression.outcomes[:, a]))[:, None] * z
+        psi[:, a, p - d :] -= s[:, None] * (regression.error_cov @ fit.theta[a, p - d :])
     stacked = psi.reshape(n, k * p)
     if clusters is not None:
         totals = np.zeros((clusters.max() + 1, k * p))

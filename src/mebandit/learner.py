@@ -97,6 +97,7 @@ class Learner:
         action, luck = _kernels.decide_one(
             policy.spec,
             policy.tuning,
+            self._state.sums,
             self._state.fit,
             self._state.extra,
             x,

@@ -93,6 +93,9 @@ class World(NamedTuple):
     error_factor: Floats
     random_context: bool
     random_error: bool
+    hold: int
+    """for how many rounds a component stays before it is drawn again"""
+    context_kind: int
     error_kind: int
     error_df: float
     noise_kind: int

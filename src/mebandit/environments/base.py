@@ -15,6 +15,9 @@ ERRORS = {
 }
 """distributions of independent, standardised error coordinates; "bounded" takes the two values ±1"""
 
+CONTEXTS = {"normal": _kernels.NORMAL, "exponential": _kernels.EXPONENTIAL}
+"""distributions of independent, standardised context coordinates"""
+
 
 @runtime_checkable
 class Environment(Protocol):

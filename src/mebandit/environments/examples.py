@@ -29,6 +29,8 @@ def _world(
         error_factor=error_factor,
         random_context=False,
         random_error=bool(error_factor.any()),
+        hold=1,
+        context_kind=_kernels.NORMAL,
         error_kind=error_kind,
         error_df=0.0,
         noise_kind=noise_kind,

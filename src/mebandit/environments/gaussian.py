@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import ERRORS, draw_tape, square_root
+from mebandit.environments.base import CONTEXTS, ERRORS, draw_tape, square_root
 from mebandit.values import Floats, Stretch, Tape, World
 
 Matrix = Any
@@ -23,7 +23,8 @@ class Gaussian:
     """x_t ~ N(mean, cov), x̃_t = x_t + Σe^(1/2) ζ_t with standardised ζ_t, r_t = ⟨θ_a, x_t⟩ + N(0, noise_sd²).
 
     error_cov is a number (σε² I), a (d, d) matrix, or a stack (L, d, d): then each round has one of the L covariances, drawn
-    with equal probabilities, and the learner is told which. The defaults are the paper's Section 3.1.
+    with equal probabilities (anew every `hold` rounds), and the learner is told which. `context` "exponential" has skewed contexts of the
+    same mean and covariance. The defaults are the paper's Section 3.1.
     """
 
     theta: Matrix = ((5.0, 6.0, 4.0, 6.0, 4.0), (6.0, 5.0, 5.0, 5.0, 5.0))
@@ -33,6 +34,8 @@ class Gaussian:
     noise_sd: float = 0.1
     error: str = "normal"
     error_df: float = 5.0
+    context: str = "normal"
+    hold: int = 1
 
     def __post_init__(self) -> None:
         theta = checks.floats("theta", self.theta, (None, None))
@@ -45,6 +48,8 @@ class Gaussian:
         else:
             errors = checks.covariance("error_cov", errors, d)[None]
         checks.one_of("error", self.error, ERRORS)
+        checks.one_of("context", self.context, CONTEXTS)
+        checks.integer("hold", self.hold, 1)
         checks.number("error_df", self.error_df, "be above 2, for the error to have a variance", 2.000001)
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
         for name, value in {
@@ -82,6 +87,8 @@ class Gaussian:
             error_factor=np.stack([square_root(s) for s in self._error_covs]),
             random_context=True,
             random_error=True,
+            hold=self.hold,
+            context_kind=CONTEXTS[self.context],
             error_kind=ERRORS[self.error],
             error_df=float(self.error_df),
             noise_kind=_kernels.NORMAL,
@@ -96,7 +103,7 @@ class Gaussian:
 
     def tape(self, stretch: Stretch) -> Tape:
         tape = draw_tape(self._world, stretch, theta=self._theta, error_cov=self._error_covs)
-        if self.error != "normal":
+        if self.error != "normal" or self.context != "normal":
             return tape
         mean = np.array(self.mean)
         away = tape.context + tape.error - mean

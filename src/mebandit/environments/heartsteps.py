@@ -242,6 +242,8 @@ class HeartSteps:
             error_factor=np.sqrt(self.error_cov)[None],
             random_context=bool(covariance.any()),
             random_error=True,
+            hold=1,
+            context_kind=_kernels.NORMAL,
             error_kind=_kernels.NORMAL,
             error_df=0.0,
             noise_kind=_kernels.NORMAL,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks, schedules
-from mebandit.estimators import GUARDS, RECIPES
+from mebandit.estimators import GUARDS, READS, RECIPES
 from mebandit.moments import Moments
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
@@ -29,6 +29,8 @@ RULES = {
     "uniform": _kernels.UNIFORM,
 }
 
+CONTEXTS = {"predicted": _kernels.PREDICTED, "blp": _kernels.BLP, "ew_blp": _kernels.EW_BLP, "auto": _kernels.CHOSEN_BLP}
+
 EVERY_ROUND = schedules.EveryRound()
 
 
@@ -40,7 +42,7 @@ class LinearPolicy:
     n_actions: int
     dim: int
     method: str
-    """how θ is estimated: "ridge", "naive" or "meb"; see `mebandit.estimators`"""
+    """how θ is estimated: "ridge", "naive", "meb", "dr", "rc" or "auto"; see `mebandit.estimators`"""
     rule: str
     """how scores become probabilities: "greedy", "ucb", "thompson", "robust", "oracle", "bayes_oracle" or "uniform" """
     floor: float | Schedule | None = None
@@ -56,6 +58,17 @@ class LinearPolicy:
     ridge: float = 1.0
     intercept: bool = False
     guard: str = "auto"
+    context: str = "predicted"
+    """what the decision reads: "predicted", x̃ itself; "blp", its best linear predictor of x; "ew_blp", the same about a mean that
+    forgets; "auto", whichever of the two means predicts better"""
+    curved: bool = False
+    """whether the predictor has a quadratic term for coordinates that are significantly skewed"""
+    memory: float = 20.0
+    """rounds over which the forgetting mean averages"""
+    weights: str = "unit"
+    """how rounds of different error covariance count: "unit", alike; "precision", by the reliability of x̃"""
+    discount: float = 1.0
+    """what a round's weight is multiplied with in every later round, for a θ that drifts"""
     width: float = 1.0
     """multiplies sqrt(x̃' V^-1 x̃): UCB's bonus, or the standard deviation of Thompson's posterior"""
     epoch: int = 1
@@ -74,6 +87,17 @@ class LinearPolicy:
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
         checks.one_of("guard", self.guard, GUARDS)
+        checks.one_of("context", self.context, CONTEXTS)
+        checks.one_of("weights", self.weights, ("unit", "precision"))
+        if self.method == "ridge" and self.context != "predicted":
+            checks.refuse(
+                "context", "be 'predicted' for least squares on x̃", checks.shown(self.context), "Take method 'rc' to regress on it."
+            )
+        if self.weights == "precision" and self.context == "predicted":
+            checks.refuse("weights", "be 'unit' where context is 'predicted'", "'precision'", "Take context='blp', which learns Sx.")
+        object.__setattr__(self, "curved", checks.truth("curved", self.curved))
+        object.__setattr__(self, "memory", checks.number("memory", self.memory, "be a number of at least 2", 2.0))
+        object.__setattr__(self, "discount", checks.number("discount", self.discount, "be in [0.5, 1]", 0.5, 1.0))
         if self.floor is None:
             object.__setattr__(self, "floor", min(0.2, 0.5 / self.n_actions))
         self._check_floor()
@@ -94,7 +118,7 @@ class LinearPolicy:
         if callable(self.floor):
             return
         highest = 1 / self.n_actions
-        if self.method == "meb" and self.rule == "greedy":
+        if self.method in ("meb", "dr", "auto") and self.rule == "greedy":
             rule = f"be in (0, 1/n_actions] = (0, {highest:g}]"
             if not checks.number("floor", self.floor, rule, 0.0, highest) > 0:
                 checks.refuse("floor", rule, self.floor, "The estimator divides by the action's probability.")
@@ -121,11 +145,12 @@ class LinearPolicy:
     def spec(self) -> Integers:
         """The choices as the compiled code reads them."""
         weighting, correction = RECIPES[self.method]
-        return np.array([self.n_actions, self.intercept, weighting, correction, RULES[self.rule], GUARDS[self.guard]], dtype=np.int64)
+        choices = [self.n_actions, self.intercept, weighting, correction, RULES[self.rule], GUARDS[self.guard], CONTEXTS[self.context]]
+        return np.array([*choices, READS.get(self.method, 0), self.weights == "precision", self.curved], dtype=np.int64)
 
     @cached_property
     def tuning(self) -> Floats:
-        return np.array([self.ridge, self.width, self.epoch, self.gamma], dtype=np.float64)
+        return np.array([self.ridge, self.width, self.epoch, self.gamma, self.memory, self.discount], dtype=np.float64)
 
     @cached_property
     def theta_known(self) -> Floats:
@@ -171,16 +196,23 @@ class LinearPolicy:
         )
 
     def init(self) -> LinearState:
-        p = self.n_features
+        k, p = self.n_actions, self.n_features
+        calibrates = self.context != "predicted"
         state = LinearState(
-            sums=np.zeros((2 * self.n_actions + 1, _kernels.row_width(p))),
-            fit=np.zeros((self.n_actions, _kernels.fit_width(p))),
+            sums=np.zeros((2 * k + (3 if calibrates else 1), _kernels.row_width(p))),
+            fit=np.zeros((2 * k + 1 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
-        state.fit[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
-        state.fit[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
+        fitted = state.fit[: self.n_fits * k]
+        fitted[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
+        fitted[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         return state
+
+    @property
+    def n_fits(self) -> int:
+        """Fits per arm: regression calibration and the doubly robust one are kept together."""
+        return 2 if RECIPES[self.method][0] == _kernels.PSEUDO else 1
 
     def refit_now(self, state: LinearState) -> None:
         """Solve again, in place, for every arm whose sums have changed."""
@@ -192,9 +224,11 @@ class LinearPolicy:
         _kernels.propose_one(
             self.spec,
             self.tuning,
+            state.sums,
             state.fit,
             state.extra,
             observation.predicted,
+            observation.error_cov,
             observation.allowed,
             self.floor_at(observation.time),
             observation.time <= self.warmup,
@@ -234,7 +268,7 @@ class LinearPolicy:
         if self.rule == "robust":
             checks.refuse("policy", "have a memory that is a sum, to be merged", "robust_ucb, which restarts")
         merged = LinearState(first.sums + second.sums, first.fit.copy(), first.extra + second.extra)
-        merged.fit[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
+        merged.fit[: self.n_fits * self.n_actions, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         self.refit_now(merged)
         return merged
 
@@ -242,11 +276,15 @@ class LinearPolicy:
         """The fitted θ that the next decision reads, (K, d)."""
         if self.known_theta is not None:
             return self.theta_known.copy()
-        return state.fit[:, int(self.intercept) : self.n_features].copy()
+        first = (self.n_fits - 1) * self.n_actions
+        return state.fit[first : first + self.n_actions, int(self.intercept) : self.n_features].copy()
 
     def moments(self, state: LinearState) -> Moments:
-        """The running sums, with names."""
-        return Moments(state.sums, self.n_actions, self.n_features)
+        """The running sums that θ is solved from, with names."""
+        k = self.n_actions
+        if self.n_fits == 1:
+            return Moments(state.sums[: 2 * k + 1], k, self.n_features)
+        return Moments(np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])]), k, self.n_features)
 
 
 def meb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
@@ -265,6 +303,25 @@ def meb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
 def meb_naive(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
     """MEB with the textbook correction (eq. naive-estimator), which ignores that the policy read x̃: biased, less variable."""
     return _recipe("MEB-naive", "naive", "greedy", n_actions, dim, options)
+
+
+def meb_dr(n_actions: int, dim: int, *, method: str = "auto", **options: Any) -> LinearPolicy:
+    """The policy to take by default: it acts on a calibrated context, and falls back on the doubly robust fit where that earns more.
+
+    x̂_t = x̃_t - Σe,t (Sx + Σe,t)^-1 (x̃_t - μ_t) is the best linear predictor of x_t (`context="auto"`: μ_t the mean of x̃ so far, or one
+    that forgets, whichever predicts x̃ better; `curved=True`: with a quadratic term for coordinates that are significantly skewed).
+    Two fits are kept. Regression calibration: least squares of r on x̂ in the arm. Doubly robust: from every round, with pseudo-outcomes
+    y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a) and rounds weighted by the reliability of x̃ (`weights="precision"`),
+    θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃]
+    is not what was fitted. So wherever the two disagree, the difference of the pseudo-outcomes of their actions is added up, and when it
+    says by two standard errors that the second earns more, acting on x̃, that one decides. `theta` is always the doubly robust one.
+
+    `method` "rc" or "dr" acts on that fit alone, on x̂. Options: those of `meb`, and context, curved, memory, weights, discount.
+    """
+    ours = {"context": "auto", "weights": "precision", "curved": True} | options
+    if ours["context"] == "predicted":
+        ours["weights"] = options.get("weights", "unit")
+    return _recipe("MEB-DR", method, "greedy", n_actions, dim, ours)
 
 
 def greedy(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
