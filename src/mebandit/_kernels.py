@@ -41,7 +41,7 @@ LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHT
 EVIDENCE, EVIDENCE_SQ = 1, 2
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
 EVIDENCE_NEEDED = 2.0  # standard errors
-SETTLING = 20.0  # rounds per feature after which a round counts half in regression calibration
+SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
@@ -497,7 +497,8 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
     allowed, with the doubly robust pseudo-outcome y_a = f_a + 1{a_t = a} (r - f_a) / pi(a), f_a = <theta_a, x^> by the first fit as it
     stood before the round. E[y_a | past, x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
     Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
-    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 20 p).
+    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - reliability)). A round without error says
+    nothing on which fit is right, and counts in full.
     """
     n_actions, p = spec[N_ACTIONS], z.size
     width, place = row_width(p), fit_width(p)
@@ -516,11 +517,11 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
                 top, chosen, first = f, y, b
             if g > robust_top:
                 robust_top, robust, second = g, y, b
-    if first != second:
+    n, known = extra[LEARNED], reliability(fit, n_actions, p, error, c)
+    if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
-    n = extra[LEARNED]
-    add_round(sums, action * width, n / (n + SETTLING * p), seen, error, c, reward)
+    add_round(sums, action * width, n / (n + SETTLING * p * (1.0 - known)), seen, error, c, reward)
 
 
 @jit
@@ -711,13 +712,12 @@ def curvature(sums, steady, p, i, k, s, v, away):
 
 @jit
 def reliability(fit, n_actions, p, error, c):
-    """A round's weight where error covariances differ: the mean of Sx_jj / (Sx_jj + S_jj) over the coordinates; 1 before Sx is known."""
+    """The mean of Sx_jj / (Sx_jj + S_jj) over the coordinates, 1 where there is no error; 1/2 for all others before Sx is known."""
     at = 2 * n_actions * fit_width(p)
-    if fit[at + p + packed_size(p) + REPORT] == 0.0:
-        return 1.0
+    known = fit[at + p + packed_size(p) + REPORT] != 0.0
     k, total = 0, 0.0
     for i in range(p):
-        own = fit[at + p + k]
+        own = fit[at + p + k] if known else error[c, k]
         total += own / (own + error[c, k]) if own > 0.0 else 1.0 if error[c, k] == 0.0 else 0.0
         k += p - i
     return max(total / p, 1e-3)

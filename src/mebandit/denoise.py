@@ -25,9 +25,13 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     0.7
     """
     x = checks.floats("predicted", predicted, (None, None))
+    checks.integer("the number of rounds", len(x), 2)
+    return calibrated(x, checks.covariances("error_cov", error_cov, x.shape[1], len(x)))
+
+
+def calibrated(x: Floats, errors: Floats) -> Floats:
+    """`best_linear_predictor` of checked arrays, `errors` (T or 1, d, d)."""
     n, d = x.shape
-    checks.integer("the number of rounds", n, 2)
-    errors = checks.covariances("error_cov", error_cov, d, n)
     mean = x.mean(axis=0)
     away = x - mean
     values, vectors = np.linalg.eigh(away.T @ away / n - errors.mean(axis=0))

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
-from mebandit.denoise import best_linear_predictor
+from mebandit.denoise import calibrated
 from mebandit.moments import Moments, Rounds, add_rounds, check_rounds, zeros
 from mebandit.values import Booleans, Floats, Integers
 
@@ -212,10 +212,7 @@ def _by_arm(rounds: Rounds, n_actions: int, method: str) -> Regression:
     """Every arm from the rounds in which it was played."""
     n = rounds.rewards.size
     if method == "rc":
-        calibrated = best_linear_predictor(
-            rounds.predicted, np.squeeze(rounds.error_cov, axis=0) if len(rounds.error_cov) == 1 else rounds.error_cov
-        )
-        rounds = rounds._replace(predicted=calibrated, error_cov=np.zeros_like(rounds.error_cov[:1]))
+        rounds = rounds._replace(predicted=calibrated(rounds.predicted, rounds.error_cov), error_cov=np.zeros_like(rounds.error_cov[:1]))
     weighting, correction = RECIPES["ridge" if method == "rc" else method]
     nd, played = _offered(rounds), rounds.actions[:, None] == np.arange(n_actions)
     weights = played * (nd / rounds.propensities[:, None] if weighting == _kernels.INVERSE else 1.0)
