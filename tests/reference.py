@@ -123,3 +123,127 @@ def oracle_regret(error_var: float, floor: float, *, bayes: bool) -> float:
         return float(abs(g) * wrong * stats.norm.pdf(g, 1.0, np.sqrt(prior)))
 
     return (1 - 2 * floor) * float(integrate.quad(loss, -25, 25, points=[0.0], limit=400)[0])
+
+
+def doubly_robust_estimate(
+    x: Floats, actions: Floats, r: Floats, sigma: Floats, propensities: Floats, c: Floats, allowed: Floats, a: int
+) -> tuple[Floats, Floats, Floats]:
+    """G = Σ c (x̃x̃' - Σe), m = Σ c x̃ [z'β + u (r - z'β)], θ = G^-1 m over the rounds in which a was allowed. Returns θ, G and ψ by round.
+
+    β is least squares of r on z = (1, x̃) in the arm, u = 1{a_t = a}/π_t(a), ψ_t = c [(x̃x̃' - Σe,t) θ - x̃ (z'β + u (r - z'β))].
+    """
+    z = np.column_stack([np.ones(len(x)), x])
+    own = actions == a
+    beta = np.linalg.lstsq(z[own], r[own], rcond=None)[0]
+    G, m = np.zeros((x.shape[1], x.shape[1])), np.zeros(x.shape[1])
+    outcomes = np.array([z[t] @ beta + (own[t] / propensities[t]) * (r[t] - z[t] @ beta) for t in range(len(x))])
+    for t in range(len(x)):
+        if allowed[t, a]:
+            G += c[t] * (np.outer(x[t], x[t]) - sigma[t])
+            m += c[t] * x[t] * outcomes[t]
+    theta = np.linalg.solve(G, m)
+    psi = np.array([allowed[t, a] * c[t] * ((np.outer(x[t], x[t]) - sigma[t]) @ theta - x[t] * outcomes[t]) for t in range(len(x))])
+    return theta, G, psi
+
+
+class SlowMebDr:
+    """The policy meb_dr, one round at a time, with whole matrices and the history kept: nothing is updated, everything is recomputed."""
+
+    def __init__(self, k: int, d: int, *, floor: float = 0.2, memory: float = 20.0, curved: bool = True) -> None:
+        self.k, self.d, self.floor, self.memory, self.curved = k, d, floor, memory, curved
+        self.x: list[Floats] = []
+        self.sigma: list[Floats] = []
+        self.calibrated: list[tuple[int, float, Floats, float]] = []
+        """action, weight, x̂, reward: the rounds of regression calibration"""
+        self.pseudo: list[tuple[float, Floats]] = []
+        """c and the pseudo-outcomes of all arms"""
+        self.cut: list[Floats] = []
+        self.innovations: list[tuple[Floats, Floats]] = []
+        self.evidence = self.evidence_sq = 0.0
+        self.theta_rc, self.theta_dr = np.zeros((k, d)), np.zeros((k, d))
+        self.Sx: Floats | None = None
+        self.follows = False
+
+    def recent_mean(self) -> Floats:
+        weights = (1 - 1 / self.memory) ** np.arange(len(self.x))[::-1]
+        return np.asarray(weights @ np.array(self.x) / weights.sum())
+
+    def predictor(self, x: Floats, sigma: Floats) -> Floats:
+        """x̂ = x̃ - Σe (Sx + Σe)^-1 (x̃ - μ), and the quadratic term of skewed coordinates."""
+        if self.Sx is None:
+            return x.copy()
+        mean = self.recent_mean() if self.follows else np.mean(self.x, axis=0)
+        v = self.Sx + sigma
+        found: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
+        if self.curved and not self.follows:
+            n, a = len(self.x), np.array(self.cut).reshape(-1, self.d)
+            for i in range(self.d):
+                cube, sixth = (a[:, i] ** 3).sum(), (a[:, i] ** 6).sum()
+                if sigma[i, i] > 0 and cube**2 > 4 * sixth:
+                    u = np.var([row[i] for row in self.x])
+                    k3, k4 = cube / n, (a[:, i] ** 4).sum() / n - 3 * u**2
+                    sd = np.sqrt(v[i, i])
+                    b = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
+                    spread = max(k4 + 2 * v[i, i] ** 2 - k3**2 / v[i, i], 0.5 * v[i, i] ** 2)
+                    square = b**2 - v[i, i] - k3 / v[i, i] * b
+                    found[i] += (1 - 4 * sixth / cube**2) * (k3 * sigma[i, i] / v[i, i]) / spread * square
+        return found
+
+    def reliability(self, sigma: Floats) -> float:
+        own, error = np.diag(sigma if self.Sx is None else self.Sx), np.diag(sigma)
+        return float(np.mean(np.where(error == 0, 1.0, own / np.where(error == 0, 1.0, own + error))))
+
+    def propensities(self, x: Floats, sigma: Floats) -> Floats:
+        robust = self.evidence > 2 * np.sqrt(self.evidence_sq)
+        scores = self.theta_dr @ x if robust else self.theta_rc @ self.predictor(x, sigma)
+        best = scores == scores.max()
+        return np.where(best, (1 - self.k * self.floor) / best.sum() + self.floor, self.floor)
+
+    def learn(self, x: Floats, sigma: Floats, action: int, pi: float, r: float) -> None:
+        n, seen, c = len(self.x) + 1, self.predictor(x, sigma), self.reliability(sigma)
+        f = self.theta_rc @ seen
+        y = f + (np.arange(self.k) == action) * (r - f) / pi
+        first, second = int(np.argmax(f)), int(np.argmax(self.theta_dr @ x))
+        if first != second and c < 1:
+            self.evidence = 0.998 * self.evidence + y[second] - y[first]
+            self.evidence_sq = 0.998 * self.evidence_sq + (y[second] - y[first]) ** 2
+        self.calibrated.append((action, n / (n + 40 * self.d * (1 - c)), seen, r))
+        self.pseudo.append((c, y))
+        if len(self.x) >= 10:
+            mean, sd = np.mean(self.x, axis=0), np.std(self.x, axis=0)
+            self.cut.append(np.clip(x - mean, -4 * sd, 4 * sd))
+        if self.x:
+            self.innovations.append((x - self.recent_mean(), sigma))
+        self.x.append(x)
+        self.sigma.append(sigma)
+        self.refit()
+
+    def refit(self) -> None:
+        d = self.d
+        if len(self.innovations) >= 2 * d + 2:
+            about_recent = np.mean([np.outer(e, e) for e, _ in self.innovations], axis=0)
+            about_mean = np.cov(np.array(self.x).T, bias=True).reshape(d, d)
+            self.follows = bool(np.log(np.diag(about_recent) / np.diag(about_mean)).sum() < 0)
+            v = about_recent if self.follows else about_mean
+            mean_error = np.mean([s for _, s in self.innovations] if self.follows else self.sigma, axis=0)
+            kappa = low = 1.0
+            high = 1.0
+            for step in range(12):  # the largest share that leaves it positive definite, by bisection
+                test = v - kappa * mean_error + 1e-6 * np.diag(np.diag(v))
+                if np.linalg.eigvalsh(test)[0] > 0:
+                    low = kappa
+                    if step == 0:
+                        break
+                else:
+                    high = kappa
+                    low = low if step else 0.0
+                kappa = 0.5 * (low + high)
+            self.Sx = v - low * mean_error
+        x, sigma = np.array(self.x), np.array(self.sigma)
+        c = np.array([weight for weight, _ in self.pseudo])
+        G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + np.eye(d)
+        for a in range(self.k):
+            own = [(w, seen, r) for action, w, seen, r in self.calibrated if action == a]
+            gram = sum((w * np.outer(s, s) for w, s, _ in own), np.eye(d))
+            self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), np.zeros(d)))
+            self.theta_dr[a] = np.linalg.solve(G, (c * np.array([y[a] for _, y in self.pseudo])) @ x)

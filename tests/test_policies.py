@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import schedules, states
-from mebandit.environments import Environment, ExampleB1, Gaussian, HeartSteps
+from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
 from mebandit.simulate import Trajectory
 from mebandit.values import LinearState, Observation, Round, Stretch
@@ -24,6 +24,10 @@ RECIPES: dict[str, Any] = {
     "robust_ucb": lambda k, d, **o: mb.robust_ucb(k, d, horizon=100, **o),
     "oracle": lambda k, d, **o: mb.oracle(k, d, theta=np.arange(k * d).reshape(k, d) - 2.0, **o),
     "uniform": lambda k, d, **o: uniform(k, d, **o),
+    "meb_dr": lambda k, d, **o: mb.meb_dr(k, d, **o),
+    "dr on x̃": lambda k, d, **o: mb.meb_dr(k, d, method="dr", context="predicted", **o),
+    "rc on the recent": lambda k, d, **o: mb.meb_dr(k, d, method="rc", context="ew_blp", weights="unit", discount=0.99, **o),
+    "meb on blp": lambda k, d, **o: mb.meb(k, d, context="blp", weights="precision", **o),
 }
 
 
@@ -134,6 +138,113 @@ def test_merging_two_states_is_the_state_of_both(seed: int, k: int, d: int, n: i
         np.testing.assert_array_equal(merged.sums, first.sums + second.sums)
         assert states.same(first, kept[0])
         assert states.same(second, kept[1])
+
+
+@pytest.mark.parametrize("world", ["drifting", "skewed", "B.1"])
+def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
+    """Against a version that recomputes everything from the whole history, in worlds that between them use every ingredient.
+
+    The first 40 rounds have no error, so that no guard is needed later.
+    """
+    k, d, rounds = 2 if world == "B.1" else 3, 2, 350
+    rng = np.random.default_rng(4)
+    policy = mb.meb_dr(k, d, floor=0.1, memory=8)
+    slow = reference.SlowMebDr(k, d, floor=0.1, memory=8)
+    state, theta = policy.init(), np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.2]])[:k]
+    switched = followed = 0
+    for t in range(1, rounds + 1):
+        if world == "B.1":
+            x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])[rng.integers(4)]
+            sigma = np.full((d, d), 5 * 0.81) * (t > 40)
+            seen = x + rng.choice([-0.9, 0.9]) * x[0] * (t > 40)
+        else:
+            x = rng.exponential(1, d) ** 2 if world == "skewed" else rng.normal(0, 1, d) + 2 * np.sin(t / 30)
+            sigma = np.array([[0.4, 0.1], [0.1, 0.3]]) * rng.integers(1, 4) * (t > 40)
+            seen = x + rng.multivariate_normal(np.zeros(d), sigma)
+        observation = Observation(seen, sigma, np.ones(k, dtype=bool), t)
+        pi = policy.propensities(state, observation)
+        np.testing.assert_allclose(pi, slow.propensities(seen, sigma), atol=1e-9, err_msg=f"round {t}")
+        action = int(rng.choice(k, p=pi / pi.sum()))
+        reward = float(theta[action] @ x + rng.normal(0, 0.1))
+        state = policy.update(state, Round(observation, action, pi, reward))
+        slow.learn(seen, sigma, action, float(pi[action]), reward)
+        np.testing.assert_allclose(policy.theta(state), slow.theta_dr, rtol=1e-6, atol=1e-7)
+        switched += slow.evidence > 2 * np.sqrt(slow.evidence_sq)
+        followed += slow.follows
+    assert (state.extra[1], state.extra[2]) == pytest.approx((slow.evidence, slow.evidence_sq), rel=1e-6)
+    assert (followed > rounds / 2) == (world == "drifting")
+    assert (switched > 0) == (world == "B.1")
+    cut = np.array(slow.cut)
+    assert world != "skewed" or ((cut**3).sum(axis=0) ** 2 > 4 * (cut**6).sum(axis=0)).all()
+
+
+def test_merged_memories_of_meb_dr_add_up() -> None:
+    policy = mb.meb_dr(2, 3)
+    first, second = mb.replay(policy, history_of(1, 2, 3, 80)), mb.replay(policy, history_of(2, 2, 3, 50))
+    merged = policy.merge(first, second)
+    np.testing.assert_array_equal(merged.sums, first.sums + second.sums)
+    np.testing.assert_array_equal(merged.extra, first.extra + second.extra)
+    assert np.isfinite(policy.theta(merged)).all()
+
+
+@pytest.mark.parametrize("environment", [Gaussian(error_cov=0.0), HeartSteps(burden_error_var=0.0)], ids=["synthetic", "HeartSteps"])
+def test_without_error_meb_dr_is_least_squares(environment: Environment) -> None:
+    """Nothing to calibrate: the decisions of greedy least squares, bit for bit, also where a feature is constant."""
+    results = mb.simulate(environment, [mb.meb_dr(2, environment.dim), mb.greedy(2, environment.dim)], horizon=800, replicates=3)
+    np.testing.assert_array_equal(results.clipped_regret[0], results.clipped_regret[1])
+
+
+def compared(environment: Environment, *, horizon: int = 10_000, replicates: int = 20) -> dict[str, tuple[float, float]]:
+    """meb_dr against meb and least squares with an intercept: the share of their regret, and its standard error on common numbers."""
+    shape = (environment.n_actions, environment.dim)
+    others = [mb.meb(*shape), mb.greedy(*shape, intercept=True, name="LS + intercept")]
+    results = mb.simulate(environment, [mb.meb_dr(*shape), *others], horizon=horizon, replicates=replicates, references=False)
+    regret = results.of("clipped_regret")[:, :, -1]
+    found = {}
+    for i, other in enumerate(others, 1):
+        share = regret[0].mean() / regret[i].mean()
+        spread = (regret[0] - share * regret[i]).std(ddof=1) / np.sqrt(replicates) / regret[i].mean()
+        found[other.name] = (float(share), float(spread))
+    return found
+
+
+TWO_LEVELS = np.stack([0.1 * np.eye(5), 1.9 * np.eye(5)])
+ALTERNATING = (1.0, -1.0, 1.0, -1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "of_meb", "of_least_squares"),
+    [
+        (Gaussian(error_cov=0.1), 1.0, 1.03),
+        (Gaussian(error_cov=1.0), 0.85, 1.03),
+        (Gaussian(error_cov=2.0), 0.75, 1.03),
+        (Gaussian(error_cov=TWO_LEVELS), 0.75, 0.75),
+        (Gaussian(error_cov=2 * TWO_LEVELS), 0.75, 0.75),
+        (Drifting(world=Gaussian(error_cov=1.0), mean=ALTERNATING), 0.75, 0.75),
+        (Drifting(world=Gaussian(error_cov=2.0), mean=ALTERNATING), 0.75, 0.75),
+        (Gaussian(error_cov=1.0, context="exponential"), 0.75, 0.9),
+        (Gaussian(error_cov=2.0, context="exponential"), 0.75, 1.0),
+        (ExampleB1(), 1.0, 0.5),
+    ],
+    ids=["σ²=.1", "σ²=1", "σ²=2", "two levels 1", "two levels 2", "drift 1", "drift 2", "skew 1", "skew 2", "B.1"],
+)
+def test_meb_dr_has_less_regret(environment: Environment, of_meb: float, of_least_squares: float) -> None:
+    """Not more than these shares of the others' regret, up to 3 standard errors of the share."""
+    found = compared(environment)
+    for other, most in (("MEB", of_meb), ("LS + intercept", of_least_squares)):
+        share, spread = found[other]
+        assert share <= most + 3 * spread, f"{share:.3f} ± {spread:.3f} of {other}"
+
+
+def test_contradictory_ingredients_are_refused() -> None:
+    with pytest.raises(mb.InvalidInput, match="context must be 'predicted' for least squares on x̃; got 'blp'"):
+        mb.greedy(2, 3, context="blp")
+    with pytest.raises(mb.InvalidInput, match="weights must be 'unit' where context is 'predicted'"):
+        mb.meb(2, 3, weights="precision")
+    with pytest.raises(mb.InvalidInput, match="context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'"):
+        mb.meb_dr(2, 3, context="kalman")
+    with pytest.raises(mb.InvalidInput, match=r"discount must be in \[0.5, 1\]; got 0.1"):
+        mb.meb_dr(2, 3, discount=0.1)
 
 
 @settings(max_examples=30)

@@ -98,7 +98,7 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
     click.echo(f"Tables: {(folder / 'summary.csv').resolve()}, curves.csv\nReport page: {page.resolve()}")
 
 
-EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-variance", "updates", "k-arms", "all")
+EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-variance", "updates", "k-arms", "ours", "all")
 
 
 @commands.command()
@@ -134,6 +134,7 @@ def paper(
       estimated-variance    an error covariance that is estimated, or wrong
       updates               solving for θ rarely
       k-arms                2, 3, 5 and 10 arms
+      ours                  meb_dr beside the paper's policies, in Table 1 and in harder worlds
 
     The printed numbers of Table 1 are not what the text says they are, so there are two protocols: `published` is how they can be
     reproduced, `as_written` what the text describes. Finished cells are kept; after an interruption the same command goes on.

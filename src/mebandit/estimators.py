@@ -71,15 +71,19 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
     if (report == _kernels.SINGULAR).any():
         arm = int(np.argmax(report == _kernels.SINGULAR))
-        raise checks.SingularMoments(
-            f"theta of action {arm} must be identified by the data; got {int(moments.rounds[arm])} rounds with that action, whose "
-            f"Gram matrix is singular. Give more rounds, drop features that repeat others, or set ridge > 0."
-        )
+        raise _unidentified(arm, int(moments.rounds[arm]))
     taken = moments.played_error * kappa[:, None, None]
     plain = report == _kernels.SOLVED
     if correction == _kernels.OFFERED:
         taken[plain] = moments.offered_error[plain]
     return Fit(fit[:, :p].copy(), moments.gram + ridge * np.eye(p) - taken, report, kappa)
+
+
+def _unidentified(arm: int, rounds: int) -> checks.SingularMoments:
+    return checks.SingularMoments(
+        f"theta of action {arm} must be identified by the data; got {rounds} rounds with that action, whose "
+        f"Gram matrix is singular. Give more rounds, drop features that repeat others, or set ridge > 0."
+    )
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,9 @@ def estimate(
     ridge = checks.number("ridge", ridge, "be a number of at least 0", 0.0)
     intercept = checks.truth("intercept", intercept)
     rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
+    counted = np.bincount(rounds.actions, minlength=n_actions).astype(float)
+    if ridge == 0 and counted.min() == 0:
+        raise _unidentified(int(counted.argmin()), 0)
     regression = _doubly_robust(rounds, n_actions) if method == "dr" else _by_arm(rounds, n_actions, method)
     p = rounds.predicted.shape[1] + bool(intercept)
     moments = zeros(n_actions, p)
@@ -184,7 +191,6 @@ def estimate(
         moments = add_rounds(moments, part, weighting=regression.weighting, correction=regression.correction)
     fit = solve(moments, correction=regression.correction, ridge=ridge, guard=guard)
     covariance = _sandwich(fit, regression, clusters=_clusters(unit, rounds.rewards.size))
-    counted = np.bincount(rounds.actions, minlength=n_actions).astype(float)
     return _assemble(fit, moments, covariance, method=method, intercept=intercept, counted=counted)
 
 

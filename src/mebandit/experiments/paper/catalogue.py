@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mebandit import __version__, checks
-from mebandit.experiments.paper import errors, examples, rates, table1, variations
+from mebandit.experiments.paper import errors, examples, ours, rates, table1, variations
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.report import Page, Section
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells, writable_folder, write_whole
@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "estimated-variance": Experiment(variations.variance_cells, variations.variance_table, variations.variance_sections),
     "updates": Experiment(variations.update_cells, variations.update_table, variations.update_sections),
     "k-arms": Experiment(variations.arm_cells, variations.arm_table, variations.arm_sections),
+    "ours": Experiment(ours.cells, ours.table, ours.sections),
 }
 TITLE = "Online learning in bandits with predicted context: the paper, computed again"
 INTRODUCTION = (

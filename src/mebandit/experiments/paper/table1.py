@@ -17,7 +17,7 @@ from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE
 from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
-from mebandit.policies import lin_ucb, meb, meb_naive, robust_ucb, thompson
+from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FLOOR = 0.2
 ORACLE = "oracle on x̃"
+OURS, LEAST_SQUARES = "MEB-DR", "LS + intercept"
+LEARNERS = (*POLICIES, OURS)
 REFERENCES = ("uniform", ORACLE, "oracle on E[x|x̃]")
 RESTARTED = "RobustUCB, restarting"
 """RobustUCB as its paper describes it, beside the column that is printed under its name"""
@@ -101,6 +103,7 @@ def _policies_1a(protocol: str, sigma_eta: float, horizon: int) -> list[Any]:
             meb_naive(2, 5, **late),
             lin_ucb(2, 5, width=1.1, name="RobustUCB", **common),
             robust_ucb(2, 5, horizon=horizon, name=RESTARTED, **common),
+            meb_dr(2, 5, name=OURS, **common),
         ]
     preset = schedules.clipped(FLOOR, horizon, 5)
     return [
@@ -109,6 +112,8 @@ def _policies_1a(protocol: str, sigma_eta: float, horizon: int) -> list[Any]:
         meb(2, 5, **preset),
         meb_naive(2, 5, **preset),
         robust_ucb(2, 5, horizon=horizon, width=sigma_eta, **common),
+        meb_dr(2, 5, name=OURS, **common),
+        greedy(2, 5, intercept=True, name=LEAST_SQUARES, **common),
     ]
 
 
@@ -154,6 +159,7 @@ def _policies_1b(protocol: str, noise_sd: float, sigma_eta: float, horizon: int)
             meb(2, 7, **commit),
             meb_naive(2, 7, **commit),
             lin_ucb(2, 7, width=1.1, name="RobustUCB", **commit),
+            meb_dr(2, 7, name=OURS, **commit),
         ]
     common: dict[str, Any] = {"floor": FLOOR}
     return [
@@ -162,6 +168,8 @@ def _policies_1b(protocol: str, noise_sd: float, sigma_eta: float, horizon: int)
         meb(2, 7, **common),
         meb_naive(2, 7, **common),
         robust_ucb(2, 7, horizon=horizon, width=sigma_eta, **common),
+        meb_dr(2, 7, name=OURS, **common),
+        greedy(2, 7, intercept=True, name=LEAST_SQUARES, **common),
     ]
 
 
@@ -192,7 +200,7 @@ def tabulate(
     for key, own in data.replicates.groupby(keys, sort=False):
         labels: dict[str, Any] = dict(zip(keys, key, strict=True))
         scores = score(own, labels["protocol"])
-        for policy in [*POLICIES, *(name for name in (RESTARTED, *REFERENCES) if name in scores.columns)]:
+        for policy in [*LEARNERS, *(name for name in (RESTARTED, LEAST_SQUARES, *REFERENCES) if name in scores.columns)]:
             printed = dict(zip(POLICIES, published[labels["sigma_eta"], labels["sigma_e2"]], strict=True)).get(policy, float("nan"))
             mean, sd, n = float(scores[policy].mean()), float(scores[policy].std(ddof=1)), len(scores)
             away = (mean - printed) / (sd * sqrt(1 / n + 1 / RUNS)) if labels["protocol"] == "published" and sd > 0 else float("nan")
@@ -255,14 +263,15 @@ def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
     rows, best = [], set()
     for i, ((sigma_eta, sigma_e2), cell) in enumerate(part.groupby(["sigma_eta", "sigma_e2"], sort=False)):
         own = cell.set_index("policy")
-        best.add((i, 2 + int(own["mean"].loc[list(POLICIES)].to_numpy().argmin())))
+        best.add((i, 2 + int(own["mean"].loc[list(LEARNERS)].to_numpy().argmin())))
         row = [f"{sigma_eta:g}", f"{sigma_e2:g}"]
-        for policy in POLICIES:
+        for policy in LEARNERS:
             mean, se, printed, away = (float(own[c][policy]) for c in ("mean", "std_error", "published", "difference_se"))
             difference = f" ({away:+.1f})" if away == away else ""
-            row.append(f"{mean:.3f}|{printed:.3f}" if brief else f"{mean:.3f} ± {se:.3f}\n{printed:.3f}{difference}")
+            theirs = "" if printed != printed else f"{printed:.3f}"
+            row.append(f"{mean:.3f}|{theirs}".rstrip("|") if brief else f"{mean:.3f} ± {se:.3f}\n{theirs}{difference}")
         rows.append(row + [f"{own['mean'][policy]:.3f}" for policy in extra])
-    return Table(["σ_η", "σ_ε²", *POLICIES, *extra], rows, best)
+    return Table(["σ_η", "σ_ε²", *LEARNERS, *extra], rows, best)
 
 
 def _spreads(part: "pd.DataFrame") -> Table:
@@ -279,7 +288,11 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
     own = part[part["policy"].isin(POLICIES)]
     cells = own.pivot(index=["sigma_eta", "sigma_e2"], columns="policy", values="mean")
     wins = (cells["MEB"] < cells[["TS", "UCB"]].min(axis=1)).sum()
-    words = f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells."
+    ours = part[part["policy"] == OURS].set_index(["sigma_eta", "sigma_e2"])["mean"]
+    words = (
+        f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells, and {OURS}, ours, less than MEB in "
+        f"{(ours < cells['MEB']).sum()}."
+    )
     if protocol == "published":
         off = (own["mean"] / own["published"] - 1).abs()
         near = (own["difference_se"].abs() <= 4) | (off <= 0.15)
@@ -309,11 +322,11 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
     for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
         own = part[part["sigma_e2"] == level]
         noises = list(dict.fromkeys(own["sigma_eta"]))
-        for i, policy in enumerate(POLICIES):
+        for i, policy in enumerate(LEARNERS):
             mine = own[own["policy"] == policy].set_index("sigma_eta").loc[noises]
-            at = [j + (i - 2) * 0.15 for j in range(len(noises))]
+            at = [j + (i - 2.5) * 0.13 for j in range(len(noises))]
             axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=f"C{i}", label=policy)
-            if comparable:
+            if comparable and policy != OURS:
                 axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.2", label="published" if i == 4 else None)
         axes.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
@@ -322,5 +335,5 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
     figure.axes[0].set_ylabel("10 × regret, as published" if comparable else "average clipped regret")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False, fontsize=9)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=7, frameon=False, fontsize=9)
     return figure
