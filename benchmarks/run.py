@@ -85,6 +85,7 @@ def policies() -> list[LinearPolicy]:
     return [
         mb.meb(2, 5),
         mb.meb_naive(2, 5),
+        mb.meb_dr(2, 5),
         mb.greedy(2, 5),
         mb.lin_ucb(2, 5),
         mb.thompson(2, 5),

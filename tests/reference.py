@@ -163,6 +163,7 @@ class SlowMebDr:
         self.theta_rc, self.theta_dr = np.zeros((k, d)), np.zeros((k, d))
         self.Sx: Floats | None = None
         self.follows = False
+        self.calibrated_at = 0
 
     def recent_mean(self) -> Floats:
         weights = (1 - 1 / self.memory) ** np.arange(len(self.x))[::-1]
@@ -220,7 +221,8 @@ class SlowMebDr:
 
     def refit(self) -> None:
         d = self.d
-        if len(self.innovations) >= 2 * d + 2:
+        if len(self.innovations) >= 2 * d + 2 and not 0.98 * len(self.x) < self.calibrated_at <= len(self.x):
+            self.calibrated_at = len(self.x)
             about_recent = np.mean([np.outer(e, e) for e, _ in self.innovations], axis=0)
             about_mean = np.cov(np.array(self.x).T, bias=True).reshape(d, d)
             self.follows = bool(np.log(np.diag(about_recent) / np.diag(about_mean)).sum() < 0)

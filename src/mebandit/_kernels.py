@@ -490,15 +490,15 @@ def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, prope
 
 
 @jit
-def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight):
+def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight, known):
     """Take one round into the sums of both fits, and into the evidence on which of them earns more.
 
     Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was
     allowed, with the doubly robust pseudo-outcome y_a = f_a + 1{a_t = a} (r - f_a) / pi(a), f_a = <theta_a, x^> by the first fit as it
     stood before the round. E[y_a | past, x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
     Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
-    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - reliability)). A round without error says
-    nothing on which fit is right, and counts in full.
+    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~. A
+    round without error says nothing on which fit is right, and counts in full.
     """
     n_actions, p = spec[N_ACTIONS], z.size
     width, place = row_width(p), fit_width(p)
@@ -517,7 +517,7 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
                 top, chosen, first = f, y, b
             if g > robust_top:
                 robust_top, robust, second = g, y, b
-    n, known = extra[LEARNED], reliability(fit, n_actions, p, error, c)
+    n = extra[LEARNED]
     if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
@@ -553,27 +553,30 @@ def learn_context(tuning, sums, n_actions, z, error, c):
     recent = steady + width
     powers = 2 * n_actions * width + TERMS + p + 2 * size + 2
     n, k = sums[steady + COUNT], 0
-    for i in range(p):
-        if n >= 10.0:
-            mean = sums[steady + TERMS + i] / n
-            most = 16.0 * max(sums[steady + TERMS + p + k] / n - mean * mean, 0.0)
+    if n >= 10.0:
+        share = 1.0 / n
+        for i in range(p):
+            mean = sums[steady + TERMS + i] * share
+            most = 16.0 * max(sums[steady + TERMS + p + k] * share - mean * mean, 0.0)
             away = z[i] - mean
-            if away * away > most:
-                away = math.copysign(math.sqrt(most), away)
-            sums[powers + i] += away**3
-            sums[powers + width + i] += away**4
-            sums[powers + 2 * width + i] += away**6
-        k += p - i
+            square = away * away
+            if square > most:
+                away, square = math.copysign(math.sqrt(most), away), most
+            sums[powers + i] += away * square
+            sums[powers + width + i] += square * square
+            sums[powers + 2 * width + i] += square * square * square
+            k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
     m = sums[recent + WEIGHT]
     k = recent + TERMS + p
     if m > 0.0:
         sums[recent + COUNT] += 1.0
         add_error(sums, recent, 1.0, p, error, c)
+        share = 1.0 / m
         for i in range(p):
-            away = z[i] - sums[recent + TERMS + i] / m
+            away = z[i] - sums[recent + TERMS + i] * share
             for j in range(i, p):
-                sums[k] += away * (z[j] - sums[recent + TERMS + j] / m)
+                sums[k] += away * (z[j] - sums[recent + TERMS + j] * share)
                 k += 1
     sums[recent + WEIGHT] = keep * m + 1.0
     for i in range(p):
@@ -597,18 +600,20 @@ def add_context(sums, row, z, error, c):
 
 
 @jit
-def refit_calibration(spec, sums, fit, p, work):
+def refit_calibration(spec, tuning, sums, fit, p, work):
     """Sx = V - kappa mean Sigma_e, V = cov(x~) about the mean in use, kappa = 1 or the largest share that leaves Sx positive semidefinite.
 
     The forgetting mean is used if asked for, or if it predicts better: sum_j log(V_jj / V_jj') < 0 over the coordinates that vary.
+    Sx changes slowly: it is computed again once there are 2 % more rounds than last time, a number that stands where theta would.
     """
     size = packed_size(p)
     steady = (2 * spec[N_ACTIONS] + 1) * row_width(p)
     recent = steady + row_width(p)
     at = 2 * spec[N_ACTIONS] * fit_width(p)
     n, n_recent = sums[steady + COUNT], sums[recent + COUNT]
-    if n_recent < 2 * p + 2:
+    if n_recent < 2 * p + 2 or (tuning[DISCOUNT] == 1.0 and 0.98 * n < fit[at] <= n):
         return
+    fit[at] = n
     k, score = 0, 0.0
     for i in range(p):
         mean = sums[steady + TERMS + i] / n
@@ -651,11 +656,22 @@ def refit_calibration(spec, sums, fit, p, work):
 
 @jit
 def calibrate(spec, sums, fit, z, error, c, out, work):
+    """`calibrate_of` with the paper's dimensions known to the compiler."""
+    if z.size == 5:
+        calibrate_of(5, spec, sums, fit, z, error, c, out, work)
+    elif z.size == 7:
+        calibrate_of(7, spec, sums, fit, z, error, c, out, work)
+    else:
+        calibrate_of(z.size, spec, sums, fit, z, error, c, out, work)
+
+
+@spliced
+def calibrate_of(p, spec, sums, fit, z, error, c, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
     With `CURVED` each coordinate also has the term in its square that a skewed distribution calls for, see `curvature`.
     """
-    p, n_actions = z.size, spec[N_ACTIONS]
+    n_actions = spec[N_ACTIONS]
     size = packed_size(p)
     at = 2 * n_actions * fit_width(p)
     for i in range(p):
@@ -666,15 +682,15 @@ def calibrate(spec, sums, fit, z, error, c, out, work):
     steady = (2 * n_actions + 1) * row_width(p)
     row = steady + row_width(p) if follows else steady
     away, solved, diagonal = size, size + p, size + 2 * p
-    k = 0
+    k, share = 0, 1.0 / sums[row + WEIGHT]
     for i in range(p):
-        work[away + i] = z[i] - sums[row + TERMS + i] / sums[row + WEIGHT]
+        work[away + i] = z[i] - sums[row + TERMS + i] * share
         for j in range(i, p):
             work[k + j - i] = fit[at + p + k + j - i] + error[c, k + j - i]
         work[diagonal + i] = work[k]
         work[k] = work[k] * (1.0 + 1e-6) if work[k] > 0.0 else 1.0
         k += p - i
-    if not factor_once(work, 0, p, work, size + 3 * p):
+    if not factor(work, 0, p, work, size + 3 * p):
         return
     solve_factored(work, 0, p, work, away, work, solved)
     k = 0
@@ -902,7 +918,7 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     flags = p + packed_size(p)
     n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
     if spec[ACTS_ON] != PREDICTED:
-        refit_calibration(spec, sums, fit, p, work)
+        refit_calibration(spec, tuning, sums, fit, p, work)
     for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
         row = a * fit_width(p) + flags
         takes_out = NO_CORRECTION if spec[WEIGHTING] == PSEUDO and a < n_actions else correction
@@ -925,9 +941,10 @@ def learn(
     if spec[RULE] <= ROBUST:
         if tuning[DISCOUNT] < 1.0:
             scale(sums, tuning[DISCOUNT])
-        weight = reliability(fit, n_actions, p, error, c) if spec[PRECISION] else 1.0
+        known = reliability(fit, n_actions, p, error, c) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
+        weight = known if spec[PRECISION] else 1.0
         if spec[WEIGHTING] == PSEUDO:
-            learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight)
+            learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight, known)
         else:
             learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:

@@ -147,7 +147,7 @@ def paper(
     for finding in run_experiments(names, out, options, workers=workers).values():
         for section in finding.sections:
             shown = section.brief or section.table
-            _print_table(section.title + (": ours|published" if section.brief else ""), shown.header, shown.rows, set(shown.muted))
+            _print_table(section.title + section.brief_title, shown.header, shown.rows, set(shown.muted))
             Console().print(f"{section.finding}\n", highlight=False, markup=False)
         Console().print(f"Computed: {finding.effort}.\n", style="dim", highlight=False, markup=False)
     click.echo(f"Tables and figures: {out.resolve()}\nReport page: {(out / 'report.html').resolve()}")

@@ -81,6 +81,8 @@ class Section:
     table: Table
     brief: Table | None = None
     """the table in a form narrow enough for a terminal; None: the same"""
+    brief_title: str = ""
+    """what its entries are, where that is not plain"""
     full: Table | None = None
     """the table with everything, folded away on the page"""
     pictures: Mapping[str, Picture] = field(default_factory=dict)

@@ -24,6 +24,7 @@ SHORT = 200
 """rounds of the small-sample world, which has ten times as many replicates"""
 LEARNERS = ("MEB", "MEB-naive", "UCB", "TS", "RobustUCB", LEAST_SQUARES, OURS)
 SHOWN = (*LEARNERS, *REFERENCES[1:])
+BRIEFLY = ("MEB", "UCB", LEAST_SQUARES, OURS)
 DISCOUNT = 0.998
 NOISE_SD = sqrt(0.1)
 
@@ -138,10 +139,14 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
             ),
             finding=words,
             table=Table(["world", "σ_η", "σ_ε²", *SHOWN], rows, best),
-            brief=Table(["world", "σ_η", "σ_ε²", *LEARNERS], [[c.split("\n")[0] for c in row[: 3 + len(LEARNERS)]] for row in rows], best),
+            brief=Table(["world", "σ_η", "σ_ε²", *BRIEFLY], _briefly(mean)),
             pictures={"ours": picture(draw(mean))},
         )
     ]
+
+
+def _briefly(mean: "pd.DataFrame") -> list[list[str]]:
+    return [[str(w), f"{a:g}", f"{b:g}", *(f"{mean.loc[(w, a, b), p]:.3f}" for p in BRIEFLY)] for w, a, b in mean.index]
 
 
 def _named(index: Any) -> str:
