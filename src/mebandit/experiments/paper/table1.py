@@ -292,7 +292,7 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
     ours = part[part["policy"] == OURS].set_index(["sigma_eta", "sigma_e2"])["mean"]
     words = (
         f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells, and {OURS}, ours, less than MEB in "
-        f"{(ours < cells['MEB']).sum()}."
+        f"{(ours.loc[cells.index] < cells['MEB']).sum()}."
     )
     if protocol == "published":
         off = (own["mean"] / own["published"] - 1).abs()
