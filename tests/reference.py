@@ -149,8 +149,8 @@ def doubly_robust_estimate(
 class SlowMebDr:
     """The policy meb_dr, one round at a time, with whole matrices and the history kept: nothing is updated, everything is recomputed."""
 
-    def __init__(self, k: int, d: int, *, floor: float = 0.2, memory: float = 20.0, curved: bool = True) -> None:
-        self.k, self.d, self.floor, self.memory, self.curved = k, d, floor, memory, curved
+    def __init__(self, k: int, d: int, *, floor: float = 0.2, memory: float = 20.0, ridge: float = 0.1) -> None:
+        self.k, self.d, self.floor, self.memory, self.ridge = k, d, floor, memory, ridge
         self.x: list[Floats] = []
         self.sigma: list[Floats] = []
         self.calibrated: list[tuple[int, float, Floats, float]] = []
@@ -176,7 +176,7 @@ class SlowMebDr:
         mean = self.recent_mean() if self.follows else np.mean(self.x, axis=0)
         v = self.Sx + sigma
         found: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
-        if self.curved and not self.follows:
+        if not self.follows:
             n, a = len(self.x), np.array(self.cut).reshape(-1, self.d)
             for i in range(self.d):
                 cube, sixth = (a[:, i] ** 3).sum(), (a[:, i] ** 6).sum()
@@ -243,9 +243,9 @@ class SlowMebDr:
             self.Sx = v - low * mean_error
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([weight for weight, _ in self.pseudo])
-        G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + np.eye(d)
+        G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
         for a in range(self.k):
             own = [(w, seen, r) for action, w, seen, r in self.calibrated if action == a]
-            gram = sum((w * np.outer(s, s) for w, s, _ in own), np.eye(d))
+            gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d))
             self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), np.zeros(d)))
             self.theta_dr[a] = np.linalg.solve(G, (c * np.array([y[a] for _, y in self.pseudo])) @ x)
