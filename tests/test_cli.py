@@ -98,6 +98,22 @@ def test_cells_keep_their_results_when_others_are_added(tmp_path: Path) -> None:
     assert not {c.fingerprint for c in before} & {c.fingerprint for c in spec.read_spec(tmp_path / "spec.toml")}
 
 
+def test_a_world_within_a_world_keeps_its_randomness(tmp_path: Path) -> None:
+    """What is reported of a world does not change it: the same rounds, other results."""
+    inner = 'kind = "Gaussian"\nnoise_sd = 0.2\n'
+    plain = SPEC.replace('error_cov = [0.1, 1.0]\nerror = ["normal", "uniform"]', "noise_sd = [0.2]")
+    nested = plain.replace(inner, 'kind = "Misreported"\nworld = { kind = "Gaussian" }\n').replace(
+        "noise_sd = [0.2]", "factor = [1.0, 2.0]"
+    )
+    (tmp_path / "nested.toml").write_text(nested)
+    first, second = spec.read_spec(tmp_path / "nested.toml")
+    assert first.world_key == second.world_key
+    assert first.fingerprint != second.fingerprint
+    (tmp_path / "broken.toml").write_text(nested.replace('world = { kind = "Gaussian" }', "world = 3"))
+    with pytest.raises(mb.InvalidInput, match="environment Misreported world must be a table that describes an environment; got 3"):
+        spec.read_spec(tmp_path / "broken.toml")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 import mebandit as mb
 from mebandit.environments import (
+    Drifting,
     Environment,
     Estimated,
     Example21,
@@ -24,6 +25,7 @@ from mebandit.values import Stretch, Tape
 
 EVERY = [Gaussian(), Gaussian(error="student_t"), Example21(), ExampleB1(), ExampleB2(), HeartSteps(), HeartSteps(user=3)]
 TWO_LEVELS = np.stack([np.eye(5), np.zeros((5, 5))])
+EVERY += [Drifting(world=Gaussian(error="uniform"), mean=2.0, theta=0.5), Gaussian(error_cov=TWO_LEVELS, hold=7, context="exponential")]
 EVERY += [SmallError(), Misreported(world=Example21(), factor=2.0), Estimated(world=Gaussian(error_cov=TWO_LEVELS))]
 
 
@@ -315,3 +317,32 @@ def test_what_is_reported_of_a_world_is_checked() -> None:
         Misreported(world=Gaussian(), factor=-1.0)
     with pytest.raises(mb.InvalidInput, match="start must be a whole number of at least 1; got 0"):
         Estimated(world=Gaussian(), start=0)
+
+
+def test_skewed_contexts_have_the_moments_of_an_exponential() -> None:
+    tape = long_tape(Gaussian(theta=np.eye(2), mean=(1.0, -2.0), cov=np.diag([1.0, 4.0]), context="exponential"))
+    away = (tape.context - np.array([1.0, -2.0])) / np.array([1.0, 2.0])
+    for power, moment in ((1, 0.0), (2, 1.0), (3, 2.0), (4, 9.0)):
+        assert_mean(away**power, moment)
+    assert away.min() > -1
+    assert np.isnan(tape.guess).all(), "E[x | x̃] is not the linear one"
+
+
+def test_an_error_level_is_held_for_as_long_as_asked() -> None:
+    tape = long_tape(Gaussian(error_cov=TWO_LEVELS, hold=50), 20_000)
+    blocks = tape.component.reshape(-1, 50)
+    assert (blocks == blocks[:, :1]).all()
+    assert_mean(blocks[:, 0].astype(float), 0.5)
+
+
+def test_a_drifting_world_moves_the_mean_and_the_parameters_and_nothing_else() -> None:
+    still, stretch = Gaussian(), Stretch(5, 0, 1, 300, 400)
+    wave = np.sin(2 * np.pi * np.arange(301, 401) / 80)
+    moving = Drifting(world=still, mean=(1, 0, -1, 0, 2), theta=np.full((2, 5), 0.3), period=80)
+    before, after = still.tape(stretch), moving.tape(stretch)
+    np.testing.assert_allclose(after.context - before.context, wave[:, None] * np.array([1, 0, -1, 0, 2]), atol=1e-12)
+    np.testing.assert_allclose(after.guess - after.context, before.guess - before.context, atol=1e-12)
+    np.testing.assert_allclose(after.theta - before.theta, np.broadcast_to(0.3 * wave[:, None, None], (100, 2, 5)), atol=1e-12)
+    np.testing.assert_array_equal(after.error, before.error)
+    with pytest.raises(mb.InvalidInput, match=r"mean must have shape \(5,\); got shape \(3,\)"):
+        Drifting(world=still, mean=(1, 2, 3))

@@ -43,6 +43,7 @@ ENVIRONMENTS: dict[str, type[Any]] = {
         environments.ExampleB1,
         environments.ExampleB2,
         environments.SmallError,
+        environments.Drifting,
         environments.Misreported,
         environments.Estimated,
     )
@@ -51,6 +52,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     made.__name__: made
     for made in (
         policies.meb,
+        policies.meb_dr,
         policies.meb_naive,
         policies.lin_ucb,
         policies.thompson,
