@@ -155,8 +155,8 @@ class SlowMebDr:
         self.sigma: list[Floats] = []
         self.calibrated: list[tuple[int, float, Floats, float]] = []
         """action, weight, x̂, reward: the rounds of regression calibration"""
-        self.pseudo: list[tuple[float, Floats]] = []
-        """c and the pseudo-outcomes of all arms"""
+        self.rounds: list[tuple[float, Floats, Floats, int, float, float]] = []
+        """c, x̃, x̂, action, propensity, reward: the rounds of the doubly robust fit"""
         self.cut: list[Floats] = []
         self.innovations: list[tuple[Floats, Floats]] = []
         self.evidence = self.evidence_sq = 0.0
@@ -164,6 +164,7 @@ class SlowMebDr:
         self.Sx: Floats | None = None
         self.follows = False
         self.calibrated_at = 0
+        self.curves = [(0.0, 0.0)] * d
 
     def recent_mean(self) -> Floats:
         weights = (1 - 1 / self.memory) ** np.arange(len(self.x))[::-1]
@@ -177,17 +178,11 @@ class SlowMebDr:
         v = self.Sx + sigma
         found: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
         if not self.follows:
-            n, a = len(self.x), np.array(self.cut).reshape(-1, self.d)
             for i in range(self.d):
-                cube, sixth = (a[:, i] ** 3).sum(), (a[:, i] ** 6).sum()
-                if sigma[i, i] > 0 and cube**2 > 4 * sixth:
-                    u = np.var([row[i] for row in self.x])
-                    k3, k4 = cube / n, (a[:, i] ** 4).sum() / n - 3 * u**2
-                    sd = np.sqrt(v[i, i])
-                    b = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
-                    spread = max(k4 + 2 * v[i, i] ** 2 - k3**2 / v[i, i], 0.5 * v[i, i] ** 2)
-                    square = b**2 - v[i, i] - k3 / v[i, i] * b
-                    found[i] += (1 - 4 * sixth / cube**2) * (k3 * sigma[i, i] / v[i, i]) / spread * square
+                coefficient, k3 = self.curves[i]
+                sd = np.sqrt(v[i, i])
+                b = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
+                found[i] += coefficient * sigma[i, i] / v[i, i] * (b**2 - v[i, i] - k3 / v[i, i] * b)
         return found
 
     def reliability(self, sigma: Floats) -> float:
@@ -195,7 +190,7 @@ class SlowMebDr:
         return float(np.mean(np.where(error == 0, 1.0, own / np.where(error == 0, 1.0, own + error))))
 
     def propensities(self, x: Floats, sigma: Floats) -> Floats:
-        robust = self.evidence > 2 * np.sqrt(self.evidence_sq)
+        robust = self.evidence > 2.5 * np.sqrt(self.evidence_sq)
         scores = self.theta_dr @ x if robust else self.theta_rc @ self.predictor(x, sigma)
         best = scores == scores.max()
         return np.where(best, (1 - self.k * self.floor) / best.sum() + self.floor, self.floor)
@@ -207,9 +202,9 @@ class SlowMebDr:
         first, second = int(np.argmax(f)), int(np.argmax(self.theta_dr @ x))
         if first != second and c < 1:
             self.evidence = 0.998 * self.evidence + y[second] - y[first]
-            self.evidence_sq = 0.998 * self.evidence_sq + (y[second] - y[first]) ** 2
+            self.evidence_sq = 0.998**2 * self.evidence_sq + (y[second] - y[first]) ** 2
         self.calibrated.append((action, n / (n + 40 * self.d * (1 - c)), seen, r))
-        self.pseudo.append((c, y))
+        self.rounds.append((c, x, seen, action, pi, r))
         if len(self.x) >= 10:
             mean, sd = np.mean(self.x, axis=0), np.std(self.x, axis=0)
             self.cut.append(np.clip(x - mean, -4 * sd, 4 * sd))
@@ -228,24 +223,32 @@ class SlowMebDr:
             self.follows = bool(np.log(np.diag(about_recent) / np.diag(about_mean)).sum() < 0)
             v = about_recent if self.follows else about_mean
             mean_error = np.mean([s for _, s in self.innovations] if self.follows else self.sigma, axis=0)
-            kappa = low = 1.0
-            high = 1.0
-            for step in range(12):  # the largest share that leaves it positive definite, by bisection
-                test = v - kappa * mean_error + 1e-6 * np.diag(np.diag(v))
-                if np.linalg.eigvalsh(test)[0] > 0:
-                    low = kappa
-                    if step == 0:
-                        break
-                else:
-                    high = kappa
-                    low = low if step else 0.0
-                kappa = 0.5 * (low + high)
-            self.Sx = v - low * mean_error
+            D = np.eye(d)
+            if np.linalg.eigvalsh(v - mean_error + 1e-6 * np.diag(np.diag(v)))[0] <= 0:
+                # take out what each coordinate can bear, and of that the largest share that leaves Sx positive definite, by bisection
+                most = np.diag(np.sqrt(np.minimum(1.0, np.diag(v) / np.diag(mean_error))))
+                low, high, kappa = 0.0, 1.0, 1.0
+                for _ in range(12):
+                    test = v - kappa * most @ mean_error @ most + 1e-6 * np.diag(np.diag(v))
+                    low, high = (kappa, high) if np.linalg.eigvalsh(test)[0] > 0 else (low, kappa)
+                    kappa = 0.5 * (low + high)
+                D = np.sqrt(low) * most
+            self.Sx = v - D @ mean_error @ D
+            n, a = len(self.x), np.array(self.cut).reshape(-1, d)
+            for i in range(d):
+                cube, sixth, u = (a[:, i] ** 3).sum(), (a[:, i] ** 6).sum(), about_mean[i, i]
+                k3, k4 = cube / n, (a[:, i] ** 4).sum() / n - 3 * u**2
+                spread = max(k4 + 2 * u**2 - k3**2 / u, 0.5 * u**2)
+                self.curves[i] = ((1 - 4 * sixth / cube**2) * k3 / spread, k3) if cube**2 > 4 * sixth else (0.0, 0.0)
         x, sigma = np.array(self.x), np.array(self.sigma)
-        c = np.array([weight for weight, _ in self.pseudo])
+        c = np.array([weight for weight, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
         for a in range(self.k):
             own = [(w, seen, r) for action, w, seen, r in self.calibrated if action == a]
             gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d))
             self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), np.zeros(d)))
-            self.theta_dr[a] = np.linalg.solve(G, (c * np.array([y[a] for _, y in self.pseudo])) @ x)
+            m = np.zeros(d)
+            for weight, seen_x, seen, action, pi, r in self.rounds:
+                f = self.theta_rc[a] @ seen
+                m += weight * seen_x * (f + (action == a) * (r - f) / pi)
+            self.theta_dr[a] = np.linalg.solve(G, m)

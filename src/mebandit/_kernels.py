@@ -40,7 +40,7 @@ REPORT, STALE, KAPPA, REPORT_COLUMNS = 0, 1, 2, 3
 LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHTS = 0, 1, 2, 3, 4, 5, 6, 7
 EVIDENCE, EVIDENCE_SQ = 1, 2
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
-EVIDENCE_NEEDED = 2.0  # standard errors
+EVIDENCE_NEEDED = 2.5  # standard errors
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
@@ -241,7 +241,7 @@ def above(sums, gram, ridge, share, p, work):
 
 
 @jit
-def fuller_kappa(sums, cross, reward_sq, error, n, p, work):
+def fuller_kappa(sums, fit, target, reward_sq, error, n, p, work):
     """How much of the error covariance may be taken out: Fuller's modified estimator for an indefinite corrected Gram.
 
     lambda is the smallest root of det(G - c c'/s - lambda E) = 0, found by bisection on whether that matrix is positive
@@ -256,7 +256,7 @@ def fuller_kappa(sums, cross, reward_sq, error, n, p, work):
         k = 0
         for i in range(p):
             for j in range(i, p):
-                work[size + k] = work[k] - shrink * sums[cross + i] * sums[cross + j] - trial * sums[error + k]
+                work[size + k] = work[k] - shrink * fit[target + i] * fit[target + j] - trial * sums[error + k]
                 k += 1
         if factor_once(work, size, p, work, 2 * size):
             if step == 0:
@@ -275,6 +275,7 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     A = sum w zz' + ridge I - C,  theta = A^-1 sum w z r, with C by `correction`: nothing; the covariances of the rounds in
     which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
+    The right-hand side is found where theta will stand, see `write_target`.
     """
     at = arm * fit_width(p) + p + packed_size(p)
     if (correction == NO_CORRECTION or guard == GUARD_AUTO) and solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
@@ -310,7 +311,7 @@ def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
         share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
         if not clearly_above(fit, a, p, trace, other_trace, share) and not above(sums, gram, ridge, share, p, work):
             return False
-    solve_factored(fit, a, p, sums, gram + 2 * packed_size(p) + 2, fit, theta)
+    solve_factored(fit, a, p, fit, theta, fit, theta)
     return True
 
 
@@ -327,16 +328,21 @@ def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work
     if guard != GUARD_NEVER and correction != NO_CORRECTION:
         report = GUARDED
         write_corrected(sums, gram, sums, played, 0.0, ridge, p, work, 0)
-        kappa = fuller_kappa(sums, cross, sums[cross - 1], played, n, p, work)
+        kappa = fuller_kappa(sums, fit, theta, sums[cross - 1], played, n, p, work)
         write_corrected(sums, gram, sums, played, kappa, ridge, p, fit, a)
     else:
         write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
     if factor_once(fit, a, p, work, size):
-        solve_factored(fit, a, p, sums, cross, fit, theta)
+        solve_factored(fit, a, p, fit, theta, fit, theta)
     else:
         for k in range(size):
             fit[a + k] = 0.0
-        report = solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work) if guard == GUARD_NEVER else SINGULAR
+        if guard == GUARD_NEVER:
+            report = solve_indefinite(sums, gram, ridge, p, fit, theta, work)
+        else:
+            report = SINGULAR
+            for k in range(p):
+                fit[theta + k] = 0.0
     fit[a + size + REPORT] = report
     fit[a + size + KAPPA] = kappa
 
@@ -370,7 +376,7 @@ def write_corrected(sums, gram, c, c_at, share, ridge, p, out, out_at):
 
 
 @jit
-def solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work):
+def solve_indefinite(sums, gram, ridge, p, fit, theta, work):
     """The bare formula where its matrix is indefinite (guard="never"), C at the head of `work`: elimination with partial pivoting."""
     m, wide = packed_size(p), p + 1
     k = 0
@@ -380,7 +386,7 @@ def solve_indefinite(sums, gram, cross, ridge, p, fit, theta, work):
             work[m + i * wide + j] = value
             work[m + j * wide + i] = value
             k += 1
-        work[m + i * wide + p] = sums[cross + i]
+        work[m + i * wide + p] = fit[theta + i]
     for j in range(p):
         top = j
         for i in range(j + 1, p):
@@ -493,9 +499,10 @@ def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, prope
 def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight, known):
     """Take one round into the sums of both fits, and into the evidence on which of them earns more.
 
-    Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was
-    allowed, with the doubly robust pseudo-outcome y_a = f_a + 1{a_t = a} (r - f_a) / pi(a), f_a = <theta_a, x^> by the first fit as it
-    stood before the round. E[y_a | past, x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
+    Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was allowed,
+    x~ with u r, u = 1{a_t = a} / pi(a); and row 2K + 3 + a the matrix D_a = sum c (1 - u) x~ x^'. With f_a = <theta_a, x^> by the first
+    fit, sum c x~ y_a = sum c u x~ r + D_a theta_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a). E[y_a | x, x~] =
+    <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
     Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
     Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~. A
     round without error says nothing on which fit is right, and counts in full.
@@ -511,8 +518,15 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
             for i in range(p):
                 f += fit[b * place + i] * seen[i]
                 g += fit[(n_actions + b) * place + i] * z[i]
-            y = f + (reward - f) / propensity if b == action else f
-            add_round(sums, (n_actions + b) * width, weight, z, error, c, y)
+            u = 1.0 / propensity if b == action else 0.0
+            add_round(sums, (n_actions + b) * width, weight, z, error, c, u * reward)
+            k = (2 * n_actions + 3 + b) * width
+            for i in range(p):
+                v = weight * (1.0 - u) * z[i]
+                for j in range(p):
+                    sums[k + j] += v * seen[j]
+                k += p
+            y = f + u * (reward - f)
             if f > top:
                 top, chosen, first = f, y, b
             if g > robust_top:
@@ -520,8 +534,23 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
     n = extra[LEARNED]
     if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
-        extra[EVIDENCE_SQ] = EVIDENCE_KEPT * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
+        extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
     add_round(sums, action * width, n / (n + SETTLING * p * (1.0 - known)), seen, error, c, reward)
+
+
+@spliced
+def write_target(a, spec, sums, fit, p):
+    """What the fit of row a is solved for, sum w z y, where its theta will stand. The doubly robust one adds D theta of the first fit."""
+    n_actions, width = spec[N_ACTIONS], row_width(p)
+    theta, cross = a * fit_width(p), a * width + TERMS + p + 2 * packed_size(p) + 2
+    for i in range(p):
+        fit[theta + i] = sums[cross + i]
+    if spec[WEIGHTING] == PSEUDO and a >= n_actions:
+        k, first = (n_actions + 3 + a) * width, (a - n_actions) * fit_width(p)
+        for i in range(p):
+            for j in range(p):
+                fit[theta + i] += sums[k + j] * fit[first + j]
+            k += p
 
 
 @jit
@@ -540,7 +569,8 @@ def accumulate_batch(spec, stabilizer, sums, predicted, error_cov, allowed, acti
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
 # cross moments stand, rows 2K to 2K + 2 have sums of a^3, a^4 and a^6, a = x~ - mean so far, cut off at 4 standard deviations.
-# Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e; its report is 1 once there is one, its kappa 1 where the forgetting mean is used.
+# Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
+# the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds what `curvature` found.
 
 
 @jit
@@ -600,10 +630,12 @@ def add_context(sums, row, z, error, c):
 
 
 @jit
-def refit_calibration(spec, tuning, sums, fit, p, work):
-    """Sx = V - kappa mean Sigma_e, V = cov(x~) about the mean in use, kappa = 1 or the largest share that leaves Sx positive semidefinite.
+def refit_calibration(spec, sums, fit, p, work):
+    """Sx = V - D S D, V = cov(x~) about the mean in use, S = mean Sigma_e, D diagonal: as much of S as V can bear.
 
-    The forgetting mean is used if asked for, or if it predicts better: sum_j log(V_jj / V_jj') < 0 over the coordinates that vary.
+    D = I if that leaves Sx positive semidefinite. Else D_jj^2 = kappa min(1, V_jj / S_jj), kappa the largest share that does, so that one
+    coordinate whose error is overstated does not spoil the others. The forgetting mean is used if asked for, or if it predicts better:
+    sum_j log(V_jj / V_jj') < 0 over the coordinates that vary; constants have no variance and no part in this.
     Sx changes slowly: it is computed again once there are 2 % more rounds than last time, a number that stands where theta would.
     """
     size = packed_size(p)
@@ -611,47 +643,63 @@ def refit_calibration(spec, tuning, sums, fit, p, work):
     recent = steady + row_width(p)
     at = 2 * spec[N_ACTIONS] * fit_width(p)
     n, n_recent = sums[steady + COUNT], sums[recent + COUNT]
-    if n_recent < 2 * p + 2 or (tuning[DISCOUNT] == 1.0 and 0.98 * n < fit[at] <= n):
+    if n_recent < 2 * p + 2 or 0.98 * n < fit[at] <= n:
         return
     fit[at] = n
+    share, varies = 2 * size, 2 * size + p
     k, score = 0, 0.0
     for i in range(p):
         mean = sums[steady + TERMS + i] / n
         second = sums[steady + TERMS + p + k] / n
         variance = second - mean * mean
-        varies = variance > 1e-10 * second
-        if varies:
+        work[varies + i] = 1.0 if variance > 1e-10 * second else 0.0
+        if work[varies + i] > 0.0:
             score += math.log(max(sums[recent + TERMS + p + k] / n_recent, 1e-300) / variance)
-        for j in range(i, p):
-            work[k] = sums[steady + TERMS + p + k] / n - mean * sums[steady + TERMS + j] / n
-            k += 1
+        k += p - i
     follows = spec[ACTS_ON] == EW_BLP or (spec[ACTS_ON] == CHOSEN_BLP and score < 0.0)
     row = recent if follows else steady
-    if follows:
-        for k in range(size):
-            work[k] = sums[recent + TERMS + p + k] / n_recent
     count = sums[row + COUNT]
+    k = 0
+    for i in range(p):
+        for j in range(i, p):
+            v = sums[row + TERMS + p + k] / count
+            if not follows:
+                v -= (sums[row + TERMS + i] / count) * (sums[row + TERMS + j] / count)
+            work[k] = v if work[varies + i] * work[varies + j] > 0.0 else 0.0
+            if i == j:
+                s = sums[row + TERMS + p + size + k] / count
+                work[share + i] = math.sqrt(v / s) if s > v > 0.0 else 1.0 if v > 0.0 else 0.0
+            k += 1
     low, high, kappa = 0.0, 1.0, 1.0
-    for step in range(12):
+    for step in range(13):
         k = 0
         for i in range(p):
-            for _ in range(i, p):
-                work[size + k] = work[k] - kappa * sums[row + TERMS + p + size + k] / count
+            for j in range(i, p):
+                d = kappa * work[share + i] * work[share + j] if step > 0 else 1.0
+                work[size + k] = work[k] - d * sums[row + TERMS + p + size + k] / count
+                if i == j:
+                    work[size + k] += 1e-6 * work[k]
+                    if work[varies + i] == 0.0:
+                        work[size + k] = 1.0
                 k += 1
-            work[size + k - p + i] += 1e-6 * work[k - p + i]
-            if not work[size + k - p + i] > 0.0 and sums[row + TERMS + p + size + k - p + i] == 0.0:
-                work[size + k - p + i] = 1.0  # a constant without error
-        if factor_once(work, size, p, work, 2 * size):
+        if factor_once(work, size, p, work, 2 * size + 2 * p):
             low = kappa
             if step == 0:
                 break
-        else:
+        elif step > 0:
             high = kappa
-        kappa = 0.5 * (low + high)
-    for k in range(size):
-        fit[at + p + k] = work[k] - low * sums[row + TERMS + p + size + k] / count
+        kappa = 0.5 * (low + high) if step > 0 else 1.0
+    plainly = step == 0
+    k = 0
+    for i in range(p):
+        for j in range(i, p):
+            d = 1.0 if plainly else low * work[share + i] * work[share + j]
+            fit[at + p + k] = work[k] - d * sums[row + TERMS + p + size + k] / count
+            k += 1
     fit[at + p + size + REPORT] = 1.0
     fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
+    if spec[CURVED]:
+        curvature(sums, steady, p, fit, at + fit_width(p))
 
 
 @jit
@@ -693,10 +741,12 @@ def calibrate_of(p, spec, sums, fit, z, error, c, out, work):
     if not factor(work, 0, p, work, size + 3 * p):
         return
     solve_factored(work, 0, p, work, away, work, solved)
-    k = 0
+    k, curves = 0, at + fit_width(p)
     for i in range(p):
-        if spec[CURVED] and not follows and error[c, k] > 0.0:
-            out[i] += curvature(sums, steady, p, i, k, error[c, k], work[diagonal + i], work[away + i])
+        if spec[CURVED] and not follows and fit[curves + i] != 0.0 and error[c, k] > 0.0:
+            v = work[diagonal + i]
+            a = max(min(work[away + i], 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
+            out[i] += fit[curves + i] * error[c, k] / v * (a * a - v - fit[curves + p + i] / v * a)
         out[i] -= error[c, k] * work[solved + i]
         for j in range(i + 1, p):
             out[i] -= error[c, k + j - i] * work[solved + j]
@@ -705,25 +755,27 @@ def calibrate_of(p, spec, sums, fit, z, error, c, out, work):
 
 
 @jit
-def curvature(sums, steady, p, i, k, s, v, away):
-    """The quadratic term of E[x_i | x~_i] for a skewed x_i and a symmetric error of variance s.
+def curvature(sums, steady, p, fit, at):
+    """The quadratic term of E[x_i | x~_i] for skewed coordinates x_i and a symmetric error of variance s: coefficients and k3 into the fit.
 
     With k3, k4 the third and fourth cumulants of x~_i (the error adds nothing to k3) and v = var x~_i, the square that is uncorrelated
-    with x~_i is q = a^2 - v - (k3 / v) a, a = x~_i - mu, and the best coefficient on it (k3 s / v) / (k4 + 2 v^2 - k3^2 / v). It is taken
-    as far as the skewness is significant: times 1 - 4 var(k3) / k3^2, var(k3) = mean a^6 / n. Large a are cut off at 3 sd.
+    with x~_i is q = a^2 - v - (k3 / v) a, a = x~_i - mu cut off at 3 sd, with coefficient (s / v) k3 / (k4 + 2 v^2 - k3^2 / v).
+    It is taken as far as the skewness is significant: times 1 - 4 var(k3) / k3^2, var(k3) = mean a^6 / n.
     """
     width, n = row_width(p), sums[steady + COUNT]
-    powers = steady - width + TERMS + p + 2 * packed_size(p) + 2 + i
-    cube, noise = sums[powers], 4.0 * sums[powers + 2 * width]
-    if not cube * cube > noise:
-        return 0.0
-    mean = sums[steady + TERMS + i] / n
-    u = sums[steady + TERMS + p + k] / n - mean * mean
-    k3, k4 = cube / n, sums[powers + width] / n - 3.0 * u * u
-    share = 1.0 - noise / (cube * cube)
-    bounded = max(min(away, 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
-    spread = max(k4 + 2.0 * v * v - k3 * k3 / v, 0.5 * v * v)
-    return share * (k3 * s / v) / spread * (bounded * bounded - v - k3 / v * bounded)
+    powers = steady - width + TERMS + p + 2 * packed_size(p) + 2
+    k = 0
+    for i in range(p):
+        cube, noise = sums[powers + i], 4.0 * sums[powers + 2 * width + i]
+        fit[at + i] = 0.0
+        mean = sums[steady + TERMS + i] / n
+        v = sums[steady + TERMS + p + k] / n - mean * mean
+        k += p - i
+        if cube * cube > noise and v > 0.0:
+            k3, k4 = cube / n, sums[powers + width + i] / n - 3.0 * v * v
+            spread = max(k4 + 2.0 * v * v - k3 * k3 / v, 0.5 * v * v)
+            fit[at + i] = (1.0 - noise / (cube * cube)) * k3 / spread
+            fit[at + p + i] = k3
 
 
 @jit
@@ -918,12 +970,13 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     flags = p + packed_size(p)
     n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
     if spec[ACTS_ON] != PREDICTED:
-        refit_calibration(spec, tuning, sums, fit, p, work)
+        refit_calibration(spec, sums, fit, p, work)
     for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
         row = a * fit_width(p) + flags
         takes_out = NO_CORRECTION if spec[WEIGHTING] == PSEUDO and a < n_actions else correction
         uncorrected = takes_out != NO_CORRECTION and fit[row + KAPPA] == 0.0
         if uncorrected or fit[row + STALE] != 0.0:
+            write_target(a, spec, sums, fit, p)
             solve_arm(a, tuning[RIDGE], takes_out, spec[GUARD], sums, fit, p, n_actions, work)
 
 
@@ -940,7 +993,7 @@ def learn(
     extra[LEARNED] += 1.0
     if spec[RULE] <= ROBUST:
         if tuning[DISCOUNT] < 1.0:
-            scale(sums, tuning[DISCOUNT])
+            discount(sums, tuning[DISCOUNT], n_actions, p)
         known = reliability(fit, n_actions, p, error, c) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
         weight = known if spec[PRECISION] else 1.0
         if spec[WEIGHTING] == PSEUDO:
@@ -965,9 +1018,12 @@ def learn(
 
 
 @jit
-def scale(values, factor):
-    for k in range(values.size):
-        values[k] *= factor
+def discount(sums, factor, n_actions, p):
+    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2, and the powers that end row 2K) stays."""
+    first, last = (2 * n_actions + 1) * row_width(p) - p, (2 * n_actions + 3) * row_width(p)
+    for k in range(sums.size):
+        if not first <= k < last:
+            sums[k] *= factor
 
 
 @jit
@@ -1273,7 +1329,7 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     width, report = fit_width(p), p + packed_size(p) + REPORT
-    shown = n_actions if spec[WEIGHTING] == PSEUDO else 0  # the first row of the fit that estimates theta
+    shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
     x = np.empty(d)
     z = np.ones(p)
     seen = z if spec[ACTS_ON] == PREDICTED else np.empty(p)

@@ -65,6 +65,7 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     size = p * (p + 1) // 2
     fit = np.zeros((k, _kernels.fit_width(p)))
     work = np.empty(_kernels.work_size(k, p))
+    fit[:, :p] = moments.cross
     for arm in range(k):
         _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
@@ -259,7 +260,8 @@ def _offered(rounds: Rounds) -> Floats:
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
     """The estimate from running sums alone; its covariance, which needs the rounds themselves, is NaN."""
-    fit = solve(moments, correction=RECIPES[method][1], ridge=ridge, guard=guard)
+    correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
+    fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
     return _assemble(fit, moments, np.full((size, size), np.nan), method=method, intercept=intercept, counted=moments.rounds.copy())
 

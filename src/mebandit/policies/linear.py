@@ -89,6 +89,10 @@ class LinearPolicy:
         checks.one_of("guard", self.guard, GUARDS)
         checks.one_of("context", self.context, CONTEXTS)
         checks.one_of("weights", self.weights, ("unit", "precision"))
+        if self.n_fits > 1:
+            self._check_two_fits()
+        if self.rule == "robust" and self.method != "ridge":
+            checks.refuse("method", "be 'ridge' for the rule 'robust'", checks.shown(self.method))
         if self.method == "ridge" and self.context != "predicted":
             checks.refuse(
                 "context", "be 'predicted' for least squares on x̃", checks.shown(self.context), "Take method 'rc' to regress on it."
@@ -113,6 +117,20 @@ class LinearPolicy:
         if self.known_theta is not None:
             theta = checks.floats("theta", self.known_theta, (self.n_actions, self.dim))
             object.__setattr__(self, "known_theta", tuple(map(tuple, theta.tolist())))
+
+    def _check_two_fits(self) -> None:
+        """What regression calibration and the doubly robust fit have no use for."""
+        if self.rule != "greedy":
+            checks.refuse("rule", f"be 'greedy' for the method {self.method!r}", checks.shown(self.rule))
+        if self.stabilizer is not None:
+            checks.refuse(
+                "stabilizer", "be left out for meb_dr", checks.shown(self.stabilizer), "Rounds are weighted by weights='precision'."
+            )
+        if self.correct_from != 1:
+            checks.refuse("correct_from", "be 1 for meb_dr", self.correct_from, "Give error_cov=0 for rounds to be taken as they are.")
+        if self.context == "predicted" and self.method != "dr":
+            remedy = "Regression calibration regresses on it; take method='dr' to act on x̃."
+            checks.refuse("context", f"be 'blp', 'ew_blp' or 'auto' for the method {self.method!r}", "'predicted'", remedy)
 
     def _check_floor(self) -> None:
         if callable(self.floor):
@@ -199,8 +217,8 @@ class LinearPolicy:
         k, p = self.n_actions, self.n_features
         calibrates = self.context != "predicted"
         state = LinearState(
-            sums=np.zeros((2 * k + (3 if calibrates else 1), _kernels.row_width(p))),
-            fit=np.zeros((2 * k + 1 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
+            sums=np.zeros((3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1), _kernels.row_width(p))),
+            fit=np.zeros((2 * k + 2 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
@@ -273,18 +291,22 @@ class LinearPolicy:
         return merged
 
     def theta(self, state: LinearState) -> Floats:
-        """The fitted θ that the next decision reads, (K, d)."""
+        """The fitted θ, (K, d): the one that the next decision reads, but for method "auto" always the doubly robust one."""
         if self.known_theta is not None:
             return self.theta_known.copy()
-        first = (self.n_fits - 1) * self.n_actions
+        first = self.n_actions if self.method in ("dr", "auto") else 0
         return state.fit[first : first + self.n_actions, int(self.intercept) : self.n_features].copy()
 
     def moments(self, state: LinearState) -> Moments:
         """The running sums that θ is solved from, with names."""
-        k = self.n_actions
-        if self.n_fits == 1:
-            return Moments(state.sums[: 2 * k + 1], k, self.n_features)
-        return Moments(np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])]), k, self.n_features)
+        k, p = self.n_actions, self.n_features
+        if self.method not in ("dr", "auto"):
+            return Moments(state.sums[: 2 * k + 1], k, p)
+        own = np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])])
+        own[:k, _kernels.COUNT] = state.sums[:k, _kernels.COUNT]
+        pull = state.sums[2 * k + 3 :, : p * p].reshape(k, p, p)
+        own[:k, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:k, :p])
+        return Moments(own, k, p)
 
 
 def meb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
@@ -314,11 +336,13 @@ def meb_dr(n_actions: int, dim: int, *, method: str = "auto", **options: Any) ->
     y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a) and rounds weighted by the reliability of x̃ (`weights="precision"`),
     θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃]
     is not what was fitted. So wherever the two disagree, the difference of the pseudo-outcomes of their actions is added up, and when it
-    says by two standard errors that the second earns more, acting on x̃, that one decides. `theta` is always the doubly robust one.
+    says by 2.5 standard errors that the second earns more, acting on x̃, that one decides. `theta` is then always the doubly robust one.
 
-    `method` "rc" or "dr" acts on that fit alone, on x̂. Options: those of `meb`, and context, curved, memory, weights, discount. The ridge
-    is 0.1: x̂ varies less than x̃, and an arm that is rarely played is not weighted up, so that 1 would weigh more here than in `meb`.
+    `method` "rc" or "dr" acts on that fit alone, on x̂. Options: those of `meb` but stabilizer and correct_from, and context, curved,
+    memory, weights, discount. The ridge is 0.1: x̂ varies less than x̃, and an arm that is rarely played is not weighted up, so that 1 would
+    weigh more here than in `meb`.
     """
+    checks.one_of("method", method, READS)
     ours = {"context": "auto", "weights": "precision", "curved": True, "ridge": 0.1} | options
     if ours["context"] == "predicted":
         ours["weights"] = options.get("weights", "unit")
