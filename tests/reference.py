@@ -234,10 +234,10 @@ class SlowMebDr:
                     kappa = 0.5 * (low + high)
                 D = np.sqrt(low) * most
             self.Sx = v - D @ mean_error @ D
-            n, a = len(self.x), np.array(self.cut).reshape(-1, d)
+            n, cut = len(self.x), np.array(self.cut).reshape(-1, d)
             for i in range(d):
-                cube, sixth, u = (a[:, i] ** 3).sum(), (a[:, i] ** 6).sum(), about_mean[i, i]
-                k3, k4 = cube / n, (a[:, i] ** 4).sum() / n - 3 * u**2
+                cube, sixth, u = (cut[:, i] ** 3).sum(), (cut[:, i] ** 6).sum(), about_mean[i, i]
+                k3, k4 = cube / n, (cut[:, i] ** 4).sum() / n - 3 * u**2
                 spread = max(k4 + 2 * u**2 - k3**2 / u, 0.5 * u**2)
                 self.curves[i] = ((1 - 4 * sixth / cube**2) * k3 / spread, k3) if cube**2 > 4 * sixth else (0.0, 0.0)
         x, sigma = np.array(self.x), np.array(self.sigma)

@@ -317,6 +317,8 @@ def test_what_is_reported_of_a_world_is_checked() -> None:
         Misreported(world=Gaussian(), factor=-1.0)
     with pytest.raises(mb.InvalidInput, match="start must be a whole number of at least 1; got 0"):
         Estimated(world=Gaussian(), start=0)
+    with pytest.raises(mb.InvalidInput, match=r"world must be an environment, such as Gaussian\(\); got 3"):
+        Drifting(world=3)  # type: ignore[arg-type]
 
 
 def test_skewed_contexts_have_the_moments_of_an_exponential() -> None:

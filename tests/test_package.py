@@ -29,6 +29,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     pattern = r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"
+    assert "```text\n```" not in page.read_text(encoding="utf-8"), "an empty block shows nothing"
     for code, printed in re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
         exec(compile(code, str(page), "exec"), namespace)
         output = capsys.readouterr().out

@@ -196,6 +196,44 @@ def test_without_error_meb_dr_is_least_squares(environment: Environment) -> None
     np.testing.assert_array_equal(results.clipped_regret[0], results.clipped_regret[1])
 
 
+def test_the_evidence_of_meb_dr_has_the_standard_error_it_claims() -> None:
+    """Two fits that are equally right, in a world where they often disagree: the evidence over its root sum of squares has variance 1."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(200):
+        policy, state = mb.meb_dr(2, 1, refit=10**9), mb.meb_dr(2, 1).init()
+        state.fit[:, 0] = [1.0, -1.0, -1.0, 1.0, 0.0, 0.0]  # the fits always disagree, and are never solved for again
+        for t in range(1, 1201):
+            observation = Observation(rng.normal(0, 1, 1), np.eye(1), np.ones(2, dtype=bool), t)
+            reward = float(rng.normal(0, 1))
+            state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), reward))
+        found.append(state.extra[1] / np.sqrt(state.extra[2]))
+    assert np.std(found) == pytest.approx(1.0, abs=4.5 / np.sqrt(2 * len(found)))
+
+
+def test_one_overstated_error_does_not_spoil_the_other_coordinates() -> None:
+    """The error of the last coordinate is reported four times too large; Sx of the others stays at its truth, 1."""
+    rng = np.random.default_rng(1)
+    policy = mb.meb_dr(2, 3, context="blp")
+    state, told = policy.init(), np.diag([1.0, 1.0, 4 * 1.01])
+    for t in range(1, 2001):
+        seen = rng.normal(0, 1, 3) * np.array([1.0, 1.0, 0.1]) + rng.normal(0, 1, 3)
+        observation = Observation(seen, told, np.ones(2, dtype=bool), t)
+        state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), float(rng.normal())))
+    Sx = state.fit[4, [3, 6, 8]]
+    assert Sx[:2] == pytest.approx(1.0, abs=0.2)
+    assert 0 <= Sx[2] < 0.1
+
+
+def test_theta_is_that_of_the_fit_that_decides_or_the_unbiased_one() -> None:
+    rounds = history_of(5, 2, 3, 200)
+    thetas = {method: mb.meb_dr(2, 3, method=method) for method in ("rc", "dr", "auto")}
+    found = {method: policy.theta(mb.replay(policy, rounds)) for method, policy in thetas.items()}
+    np.testing.assert_array_equal(found["dr"], found["auto"])
+    assert not np.allclose(found["rc"], found["dr"])
+    np.testing.assert_array_equal(found["rc"], mb.replay(thetas["rc"], rounds).fit[:2, :3])
+
+
 def compared(environment: Environment, *, horizon: int = 10_000, replicates: int = 20) -> dict[str, tuple[float, float]]:
     """meb_dr against meb and least squares with an intercept: the share of their regret, and its standard error on common numbers."""
     shape = (environment.n_actions, environment.dim)
@@ -245,6 +283,18 @@ def test_contradictory_ingredients_are_refused() -> None:
         mb.meb(2, 3, weights="precision")
     with pytest.raises(mb.InvalidInput, match="context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'"):
         mb.meb_dr(2, 3, context="kalman")
+    with pytest.raises(mb.InvalidInput, match="stabilizer must be left out for meb_dr"):
+        mb.meb_dr(2, 3, stabilizer=(0.5, 0.5))
+    with pytest.raises(mb.InvalidInput, match="correct_from must be 1 for meb_dr; got 5"):
+        mb.meb_dr(2, 3, correct_from=5)
+    with pytest.raises(mb.InvalidInput, match="method must be one of 'dr', 'rc', 'auto'; got 'meb'"):
+        mb.meb_dr(2, 3, method="meb")
+    with pytest.raises(mb.InvalidInput, match="context must be 'blp', 'ew_blp' or 'auto' for the method 'rc'; got 'predicted'"):
+        mb.meb_dr(2, 3, method="rc", context="predicted")
+    with pytest.raises(mb.InvalidInput, match="rule must be 'greedy' for the method 'dr'; got 'ucb'"):
+        LinearPolicy(name="x", n_actions=2, dim=3, method="dr", rule="ucb")
+    with pytest.raises(mb.InvalidInput, match="method must be 'ridge' for the rule 'robust'; got 'meb'"):
+        LinearPolicy(name="x", n_actions=2, dim=3, method="meb", rule="robust")
     with pytest.raises(mb.InvalidInput, match=r"discount must be in \[0.5, 1\]; got 0.1"):
         mb.meb_dr(2, 3, discount=0.1)
 

@@ -1,6 +1,6 @@
 """The paper's bounds, against the formulas of its Section 2 written out for two actions, and the constants of its assumptions."""
 
-from math import exp, log, pi, sqrt
+from math import exp, inf, log, pi, sqrt
 
 import numpy as np
 import pytest
@@ -102,6 +102,17 @@ def test_constants_of_a_world_whose_assumptions_hold() -> None:
     assert known.second_moment == pytest.approx(((w @ directions) ** 2).mean(axis=0).max(), rel=1e-4)
     radius2 = float((x.context**2).sum(axis=1).mean())
     assert known.signal == pytest.approx(2 * radius2 / 2 / 2, rel=0.15)  # d E[x_1²] / K, at its smallest over time
+
+
+def test_where_an_assumption_fails_there_is_no_bound() -> None:
+    far = KNOWN._replace(error_ratio=1.5)
+    assert theory.regret_bound(1000, far, setting="standard") == inf
+    assert theory.regret_from_errors([0.1], far, setting="clipped", floor=0.2, warmup=0) == inf
+    assert theory.estimation_bound(100, 0.2, KNOWN._replace(signal=0.0)) == inf
+    with pytest.raises(mb.InvalidInput, match=r"floor must be in \(0, 1/n_actions\] = \(0, 0.5\]; got 0.9"):
+        theory.regret_bound(1000, KNOWN, setting="clipped", floor=0.9)
+    with pytest.raises(mb.InvalidInput, match=r"q must be in \(0, 1\]; got 0"):
+        theory.estimation_bound(100, 0.0, KNOWN)
 
 
 def test_constants_say_where_the_assumptions_fail() -> None:

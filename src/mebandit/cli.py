@@ -104,8 +104,10 @@ EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-
 @commands.command()
 @click.argument("experiment", type=click.Choice(EXPERIMENTS))
 @click.option("--protocol", type=click.Choice(["published", "as_written", "both"]), default="both", show_default=True)
-@click.option("--replicates", type=click.IntRange(min=2), default=None, help="Independent runs per cell; 40 to 100 by default.")
-@click.option("--quick", is_flag=True, help="Four replicates: everything in under a minute, roughly.")
+@click.option(
+    "--replicates", type=click.IntRange(min=2), default=None, help="Independent runs per cell; by default what each experiment needs."
+)
+@click.option("--quick", is_flag=True, help="Four replicates, unless --replicates says otherwise: all in about a minute.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same seed gives the same CSV.")
 @click.option("--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
@@ -157,7 +159,7 @@ def _print_table(title: str, header: list[str], rows: list[list[str]], muted: se
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
         numeric = all(_is_number(row[i]) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
+        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="dim" if i in muted else None)
     Console().print(table)

@@ -33,8 +33,10 @@ def calibrated(x: Floats, errors: Floats) -> Floats:
     """`best_linear_predictor` of checked arrays, `errors` (T or 1, d, d)."""
     n, d = x.shape
     mean = x.mean(axis=0)
-    away = x - mean
+    scale = x.std(axis=0)
+    scale[scale == 0] = 1.0  # units do not matter, so each coordinate is measured in its own
+    away, errors = (x - mean) / scale, errors / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(away.T @ away / n - errors.mean(axis=0))
     Sx = (vectors * np.maximum(values, 0.0)) @ vectors.T
     gain = errors @ np.linalg.pinv(Sx + errors, hermitian=True)
-    return np.asarray(x - np.einsum("tij,tj->ti", np.broadcast_to(gain, (n, d, d)), away))
+    return np.asarray(x - scale * np.einsum("tij,tj->ti", np.broadcast_to(gain, (n, d, d)), away))

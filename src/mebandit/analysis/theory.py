@@ -2,9 +2,10 @@
 
 The theorems hold for some absolute constants C, C', C_1 that the paper does not give; they are arguments here, 1 by default, so only
 rates and proportions mean something. The forms for K actions (App. C) are used throughout; for K = 2 they are those of Section 2.
+Where an assumption fails (ρ >= 1, or no signal) a bound is infinite.
 """
 
-from math import cbrt, ceil, log, pow, sqrt
+from math import cbrt, ceil, inf, log, pow, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +87,9 @@ def _largest_fourth_moment(w: Floats) -> float:
 
 def least_propensity(t: int, known: Constants, *, C1: float = 1.0) -> float:
     """What Theorem 2.1 asks of q_t, the smallest probability so far: C1 max{d (d + log t) / (λ0 t), ξ (d + log t) / (λ0² t)}."""
+    t = checks.integer("t", t, 1)
+    if not known.signal > 0:
+        return inf
     d, grown = known.dim, known.dim + log(t)
     return C1 * max(d * grown / (known.signal * t), known.fourth_moment * grown / (known.signal**2 * t))
 
@@ -96,6 +100,9 @@ def estimation_bound(t: int, q: float, known: Constants, *, C: float = 1.0, devi
     C (R + R_θ) d/λ0 max{(d + log t)/(q t), (√ν + √ξ)/√d √((d + log t)/(q t))}, and with an estimated Σe (App. F) another
     2 R_θ d/λ0 |Δ_t|, `deviation` being |Δ_t(a)|, the norm of the weighted mean error of Σ̂e so far.
     """
+    t, q = checks.integer("t", t, 1), checks.number("q", q, "be in (0, 1]", 1e-300, 1.0)
+    if not known.signal > 0:
+        return inf
     d, lam = known.dim, known.signal
     ratio = (d + log(t)) / (q * t)
     spread = (sqrt(known.second_moment) + sqrt(known.fourth_moment)) / sqrt(d)
@@ -110,7 +117,10 @@ def regret_from_errors(errors: ArrayLike, known: Constants, *, setting: str, flo
     standard: 2 T0 R_θ + 2/(1-ρ) Σ_{t > T0} [(K-1) p0(t) R_θ + error]; clipped: 2 T0 R_θ + 2 (1 - K p0)/(1-ρ) Σ_{t > T0} error.
     """
     checks.one_of("setting", setting, SETTINGS)
+    warmup = checks.integer("warmup", warmup, 0)
     k, rho, bound = known.n_actions, known.error_ratio, known.theta_bound
+    if not rho < 1:
+        return inf
     e = checks.floats("errors", errors, (None,))[warmup:]
     p0 = np.broadcast_to(np.asarray(floor, dtype=float), (warmup + e.size,))[warmup:]
     each = (k - 1) * p0 * bound + e if setting == "standard" else (1 - k * p0) * e
@@ -136,6 +146,11 @@ def regret_bound(
     """
     checks.one_of("setting", setting, SETTINGS)
     d, k, rho = known.dim, known.n_actions, known.error_ratio
+    horizon, floor = checks.integer("horizon", horizon, 1), _checked_floor(floor, k)
+    if refit_share is not None:
+        checks.number("refit_share", refit_share, "be in (0, 1]", 1e-300, 1.0)
+    if not (rho < 1 and known.signal > 0):
+        return inf
     alpha = 1.0 if refit_share is None else float(refit_share)
     late = 0.0 if refit_share is None else known.theta_bound / alpha
     spread = (sqrt(known.second_moment) + sqrt(known.fourth_moment) + 1) * (known.reward_bound + known.theta_bound)
@@ -155,8 +170,16 @@ def least_horizon(horizon: int, known: Constants, *, setting: str, floor: float 
     clipped: C max{(d + log T)²/(λ0 p0)², ξ²/λ0⁴ (1 + log T / d)²}.
     """
     checks.one_of("setting", setting, SETTINGS)
+    horizon, floor = checks.integer("horizon", horizon, 1), _checked_floor(floor, known.n_actions)
+    checks.number("refit_share", refit_share, "be in (0, 1]", 1e-300, 1.0)
+    if not known.signal > 0:
+        return inf
     d, lam, xi = known.dim, known.signal, known.fourth_moment
     grown = d + log(horizon)
     if setting == "standard":
         return C / refit_share * max((1 + pow(lam, -9 / 4)) * grown**3, pow(xi / lam, 9 / 4) * pow(grown, 4 / 3))
     return C / refit_share * max((grown / (lam * floor)) ** 2, (xi / lam**2 * grown / d) ** 2)
+
+
+def _checked_floor(floor: float, n_actions: int) -> float:
+    return checks.number("floor", floor, f"be in (0, 1/n_actions] = (0, {1 / n_actions:g}]", 1e-300, 1 / n_actions)

@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mebandit import _kernels
+from mebandit import _kernels, checks
 from mebandit.values import Floats, Stretch, Tape, World
 
 ERRORS = {
@@ -32,6 +32,12 @@ class Environment(Protocol):
     def tape(self, stretch: Stretch) -> Tape:
         """A stretch of rounds: a pure function of where it lies, the same in whatever pieces it is asked for."""
         ...
+
+
+def check_world(world: object) -> None:
+    """That what is to be wrapped is an environment."""
+    if not isinstance(world, Environment) or isinstance(world, type):
+        checks.refuse("world", "be an environment, such as Gaussian()", checks.shown(world))
 
 
 def draw_tape(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.environments.base import Environment
+from mebandit.environments.base import Environment, check_world
 from mebandit.environments.gaussian import as_tuples
 from mebandit.values import Floats, Stretch, Tape
 
@@ -24,6 +24,7 @@ class Drifting:
     period: float = 2500.0
 
     def __post_init__(self) -> None:
+        check_world(self.world)
         mean = checks.floats("mean", np.broadcast_to(self.mean, (self.dim,)) if np.ndim(self.mean) == 0 else self.mean, (self.dim,))
         shape = (self.n_actions, self.dim)
         theta = checks.floats("theta", np.broadcast_to(self.theta, shape) if np.ndim(self.theta) == 0 else self.theta, shape)

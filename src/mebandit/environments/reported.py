@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import Environment, square_root
+from mebandit.environments.base import Environment, check_world, square_root
 from mebandit.values import Stretch, Tape
 
 
@@ -17,6 +17,7 @@ class Misreported:
     factor: float
 
     def __post_init__(self) -> None:
+        check_world(self.world)
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
 
     @property
@@ -45,6 +46,7 @@ class Estimated:
     every: int | None = 10
 
     def __post_init__(self) -> None:
+        check_world(self.world)
         checks.integer("start", self.start, 1)
         if self.every is not None:
             checks.integer("every", self.every, 1)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 64rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 72rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
 h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; font-size: .93rem; }
+th, td { padding: .3rem .55rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
 div.wide { overflow-x: auto; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 p.finding { border-left: 3px solid #4c78a8; padding-left: .9rem; } details { margin: 1rem 0; } summary { cursor: pointer; color: #6b7480; }
@@ -58,7 +58,10 @@ class Table:
         def line(cells: list[str]) -> str:
             return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
 
-        rows = [[f"**{c}**" if (i, j) in self.best and "\n" not in c else c for j, c in enumerate(row)] for i, row in enumerate(self.rows)]
+        def bold(cell: str) -> str:
+            return "\n".join(f"**{part}**" for part in cell.split("\n"))
+
+        rows = [[bold(c) if (i, j) in self.best else c for j, c in enumerate(row)] for i, row in enumerate(self.rows)]
         return "\n".join([line(self.header), line(["---", *["---:"] * (len(self.header) - 1)]), *map(line, rows)])
 
 

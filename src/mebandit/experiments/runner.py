@@ -89,8 +89,11 @@ FILES = ("replicates.csv", "curves.csv", "effort.json")
 
 
 def finished(folder: Path, cell: Cell) -> bool:
-    """Whether a cell's results are in the folder."""
-    return all(_path(folder, cell, ending).exists() for ending in FILES)
+    """Whether a cell's results are in the folder, each file of the size it was written with."""
+    if not all(_path(folder, cell, ending).exists() for ending in FILES):
+        return False
+    sizes = json.loads(_path(folder, cell, FILES[-1]).read_text()).get("bytes", {})
+    return all(sizes.get(ending) == _path(folder, cell, ending).stat().st_size for ending in FILES[:-1])
 
 
 def _path(folder: Path, cell: Cell, ending: str) -> Path:
@@ -147,9 +150,11 @@ def _run(cell: Cell, folder: Path, workers: int | None, advance: Callable[[], No
     data = cell.run(workers, advance)
     rounds = data.replicates["policy"].nunique() * cell.replicates * int(data.replicates["time"].max())
     taken = Effort(rounds, monotonic() - begun)
-    write_whole(_path(folder, cell, "replicates.csv"), data.replicates.to_csv(index=False))
-    write_whole(_path(folder, cell, "curves.csv"), data.curves.to_csv(index=False))
-    write_whole(_path(folder, cell, "effort.json"), json.dumps({"cell": cell.name} | taken._asdict()))
+    contents = {"replicates.csv": data.replicates.to_csv(index=False).encode(), "curves.csv": data.curves.to_csv(index=False).encode()}
+    for ending, content in contents.items():
+        write_whole(_path(folder, cell, ending), content)
+    sizes = {ending: len(content) for ending, content in contents.items()}
+    write_whole(_path(folder, cell, "effort.json"), json.dumps({"cell": cell.name, "bytes": sizes} | taken._asdict()))
 
 
 def summary_of(curves: "pd.DataFrame") -> "pd.DataFrame":

@@ -42,9 +42,10 @@ TITLE = "Online learning in bandits with predicted context: the paper, computed 
 INTRODUCTION = (
     "Guo, Xu and Murphy (AISTATS 2024), every table and figure computed again, and experiments on what the paper states as theory. In the "
     "tables ± is a standard error over replicates; the best learner is bold. Where a published number exists it stands below ours, with "
-    "the difference in combined standard errors in parentheses. The printed numbers of Table 1 are not what the text says they are, so "
-    "there are two protocols: published is how they can be reproduced, as_written what the text describes. The parenthesised numbers "
-    "of the paper's full table are not standard deviations of these quantities; ours are, and can be unfolded below each table."
+    "the difference in parentheses, in combined standard errors: the published mean of 100 runs is given our standard deviation / √100. "
+    "The printed numbers of Table 1 are not what the text says they are, so there are two protocols: published is how they can be "
+    "reproduced, as_written what the text describes. The parenthesised numbers of the paper's full table are not standard deviations of "
+    "these quantities; ours are in the CSV files and, folded, on the report page."
 )
 
 
@@ -62,8 +63,8 @@ def run_experiments(
     """Run experiments into a folder: a CSV and figures for each, and one report page. Returns what each gave, by name."""
     begun = monotonic()
     chosen = {name: EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)] for name in names}
-    folder = writable_folder(folder)
     planned = {name: experiment.cells(options) for name, experiment in chosen.items()}
+    folder = writable_folder(folder)
     run_cells([cell for cells in planned.values() for cell in cells], folder, workers=workers, progress=progress)
     found = {}
     for name, experiment in chosen.items():

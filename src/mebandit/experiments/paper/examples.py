@@ -178,7 +178,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
             setting="x = ±0.2, seen as ±1 with the right sign in 60 % of the rounds. No floor; MEB with the schedules of Corollary 2.1.",
             finding=(
                 f"Even the oracle that knows θ loses {value['2.1', 'oracle on x̃', 'regret']:.3f} in every round (0.16 in theory), "
-                "for ever: it does not see x. No algorithm can do better, and none fails: the error violates Assumption 3."
+                "for ever: it does not see x, and no algorithm can do better. The error violates Assumption 3."
             ),
             table=_table(table, "2.1"),
             pictures={"example_21": picture(_draw_21(curves[curves["example"] == "2.1"]))},
@@ -190,12 +190,12 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                 "ridge 1 and no floor, as in the paper; MEB with the schedules of Corollary 2.1."
             ),
             finding=(
-                f"In the second half of the rounds TS and UCB still lose {value['B.1', 'TS', 'late_regret']:.3f} and "
-                f"{value['B.1', 'UCB', 'late_regret']:.3f} per round, as in the first: their estimate is turned towards the wrong action "
-                f"and stays {value['B.1', 'UCB', 'error']:.3f} away from θ_1 ({LEAST_SQUARES_B1} in theory). MEB loses "
-                f"{value['B.1', 'MEB', 'late_regret']:.3f} then, which is its floor, after a warm-up that over these {HORIZON:,} rounds "
-                f"costs it as much as TS and UCB lose in all ({value['B.1', 'MEB', 'regret']:.3f} per round, against "
-                f"{value['B.1', EARLY, 'regret']:.3f} without a warm-up)."
+                f"In the second half of the rounds TS and UCB lose {value['B.1', 'TS', 'late_regret']:.3f} and "
+                f"{value['B.1', 'UCB', 'late_regret']:.3f} per round, over all rounds {value['B.1', 'TS', 'regret']:.3f} and "
+                f"{value['B.1', 'UCB', 'regret']:.3f}: their estimate is turned towards the wrong action and stays "
+                f"{value['B.1', 'UCB', 'error']:.3f} away from θ_1 ({LEAST_SQUARES_B1} in theory). MEB loses "
+                f"{value['B.1', 'MEB', 'late_regret']:.3f} in the second half, which is its floor, and {value['B.1', 'MEB', 'regret']:.3f} "
+                f"over all {HORIZON:,} rounds because of its warm-up; without one {value['B.1', EARLY, 'regret']:.3f}."
             ),
             table=_table(table, "B.1"),
             pictures={"example_b1": picture(_draw_b1(curves[curves["example"] == "B.1"]))},

@@ -4,13 +4,14 @@
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mebandit import schedules
+from mebandit import checks, schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
@@ -34,24 +35,33 @@ RESTARTED = "RobustUCB, restarting"
 REPLICATES_1A, REPLICATES_1B = 100, 222
 """in (b) the users differ more than the runs do: each of the 37 comes six times"""
 
+USERS = 37
+
 TITLES = {"table1a": "Table 1(a): the synthetic environment", "table1b": "Table 1(b): HeartSteps V1"}
 SETTINGS = {
     ("table1a", "published"): (
         "The printed numbers exceed 1.176, the largest clipped regret any policy can have here, so they cannot be average clipped regret. "
-        "They are 10 times the average clipped regret above that of the oracle that knows θ and acts on x̃. The column σ_η² is used as a "
-        "standard deviation; MEB is uncorrected for its first 500 rounds; UCB has width 1; the RobustUCB column is UCB with width 1.1."
+        "They are 10 times the average clipped regret above that of the oracle that knows θ and acts on x̃ (so below 0 is better than that "
+        "oracle), T = 50,000, p0 = 0.2, ridge 1. The column σ_η² is used as a standard deviation, σ_ε² is a variance. MEB is uncorrected "
+        "for its first 500 rounds and has no guard; UCB has width 1; TS the exact posterior probability; the RobustUCB column is UCB with "
+        "width 1.1."
     ),
     ("table1a", "as_written"): (
-        "Average clipped regret itself, σ_η² a variance, UCB and TS with C = ρ = σ_η², MEB with the warm-up of Corollary 2.1, RobustUCB "
-        "with its restarts. The printed numbers are on another scale, so no difference is taken."
+        "Average clipped regret itself, σ_η² and σ_ε² variances, UCB and TS with C = ρ = σ_η², MEB with the 2,237 rounds of warm-up of "
+        "Corollary 2.1 (the others have none), RobustUCB with its restarts. The printed numbers are on another scale, so no difference is "
+        "taken."
     ),
     ("table1b", "published"): (
-        "Explore, then commit: 2500 rounds at probability 1/2 with learning; then the fit is frozen and played greedily, no floor, for "
-        "2500 rounds. The number is 10 times the average standard regret of those. σ_η² is a standard deviation."
+        "Explore, then commit: 2,500 rounds at probability 1/2 with learning; then the fit is frozen and played greedily, no floor, for "
+        "2,500 rounds. The number is 10 times the average standard regret of those. σ_η² is used as a standard deviation, σ_ε² is the "
+        "error variance of the burden, whose decay λ is 0.95. Each replicate is one of the 37 users: from the data, that user's rows in "
+        "their order, again and again; from the description, contexts drawn from that user's distribution as built into the package. While "
+        "learning, all probabilities are 1/2, so MEB and MEB-naive nearly coincide; the RobustUCB column is taken to be UCB with width "
+        "1.1, as in (a)."
     ),
     ("table1b", "as_written"): (
-        "Clipped at 0.2 over 2500 rounds, contexts drawn i.i.d., σ_η² a variance: average clipped regret. The printed numbers are another "
-        "quantity, so no difference is taken."
+        "Clipped at 0.2 over 2,500 rounds, contexts drawn i.i.d., σ_η² and σ_ε² variances: average clipped regret. The printed numbers are "
+        "another quantity, so no difference is taken."
     ),
 }
 
@@ -69,6 +79,10 @@ class Source:
             return HeartSteps(**options), {"kind": "HeartSteps"} | options
         digest = hashlib.sha256(self.csv.read_bytes()).hexdigest()
         environment = HeartSteps.from_csv(self.csv, in_turn=in_turn, **options)
+        if len(environment.user_theta) != USERS:
+            checks.refuse(
+                "heartsteps_csv", f"be the cleaned HeartSteps V1 data, {USERS} users", f"{len(environment.user_theta)} in {self.csv}"
+            )
         return environment, {"kind": "HeartSteps", "data": digest, "in_turn": in_turn} | options
 
 
@@ -245,7 +259,7 @@ def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
         found.append(
             Section(
                 title=f"{TITLES[name]}, {labels['protocol']}" + (f", from the {labels['source']}" if "source" in labels else ""),
-                setting=SETTINGS[name, labels["protocol"]],
+                setting=f"{SETTINGS[name, labels['protocol']]} {int(part['replicates'].iloc[0])} replicates.",
                 finding=_finding(part, labels["protocol"]),
                 table=_comparison(part, brief=False),
                 brief=_comparison(part, brief=True),
@@ -255,6 +269,11 @@ def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
             )
         )
     return found
+
+
+def noise_name(protocol: str) -> str:
+    """What the column of reward noise is: the published tables use it as a standard deviation."""
+    return "σ_η" if protocol == "published" else "σ_η²"
 
 
 def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
@@ -270,9 +289,10 @@ def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
             mean, se, printed, away = (float(own[c][policy]) for c in ("mean", "std_error", "published", "difference_se"))
             difference = f" ({away:+.1f})" if away == away else ""
             theirs = "" if printed != printed else f"{printed:.3f}"
-            row.append(f"{mean:.3f}|{theirs}".rstrip("|") if brief else f"{mean:.3f} ± {se:.3f}\n{theirs}{difference}")
+            short = re.sub(r"\b0\.", ".", f"{mean:.3f}|{theirs}".rstrip("|"))
+            row.append(short if brief else f"{mean:.3f} ± {se:.3f}\n{theirs}{difference}")
         rows.append(row + [f"{own['mean'][policy]:.3f}" for policy in extra])
-    return Table(["σ_η", "σ_ε²", *LEARNERS, *extra], rows, best)
+    return Table([noise_name(str(part["protocol"].iloc[0])), "σ_ε²", *LEARNERS, *extra], rows, best)
 
 
 def _spreads(part: "pd.DataFrame") -> Table:
@@ -281,7 +301,20 @@ def _spreads(part: "pd.DataFrame") -> Table:
     for a, b, policy, *numbers, away, n in part[list(columns)].itertuples(index=False):
         shown = ["" if v != v else f"{v:.4f}" for v in numbers]
         rows.append([f"{a:g}", f"{b:g}", str(policy), *shown, "" if away != away else f"{away:+.1f}", str(n)])
-    return Table(["σ_η", "σ_ε²", "policy", "mean", "std. dev.", "std. error", "published", "difference / s.e.", "replicates"], rows)
+    return Table(
+        [
+            noise_name(str(part["protocol"].iloc[0])),
+            "σ_ε²",
+            "policy",
+            "mean",
+            "std. dev.",
+            "std. error",
+            "published",
+            "difference / s.e.",
+            "replicates",
+        ],
+        rows,
+    )
 
 
 def _finding(part: "pd.DataFrame", protocol: str) -> str:
@@ -304,12 +337,17 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
             f"{(off[four] <= 0.35).sum()} of {four.sum()} numbers of TS, UCB, MEB and MEB-naive are within 35 %, and "
             f"{(off[robust] <= 0.35).sum()} of {robust.sum()} of RobustUCB. " + words
         )
+    elif wins < len(cells) / 2:
+        words += " MEB has no advantage here."
+    if len(part["replicates"].unique()) == 1 and part["replicates"].iloc[0] < 20:
+        words = "So few replicates that the standard errors are themselves rough. " + words
     low = cells[cells.index.get_level_values("sigma_eta") < 1]
     spread = low.drop(columns="RobustUCB").max(axis=1) - low.drop(columns="RobustUCB").min(axis=1)
-    words += f" With σ_η below 1, TS, UCB, MEB and MEB-naive differ by {spread.min():.3f} to {spread.max():.3f} within a cell."
+    between = f"{spread.min():.3f} to {spread.max():.3f}"
+    words += f" Where {noise_name(protocol)} is below 1, TS, UCB, MEB and MEB-naive differ by {between} within a cell."
     restarted = part[part["policy"] == RESTARTED]["mean"]
     if len(restarted):
-        words += f" RobustUCB with the restarts its paper describes has {restarted.min():.2f} to {restarted.max():.2f} (unfold the table)."
+        words += f" RobustUCB with the restarts its paper describes has {restarted.min():.2f} to {restarted.max():.2f}."
     return words
 
 
@@ -331,8 +369,8 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
                 axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.2", label="published" if i == 4 else None)
         axes.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
-        axes.set_xlabel("σ_η")
-        axes.set_ylim(bottom=0)
+        axes.set_xlabel(noise_name(str(part["protocol"].iloc[0])))
+        axes.axhline(0, color="0.7", linewidth=1, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
     figure.axes[0].set_ylabel("10 × regret, as published" if comparable else "average clipped regret")
