@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.experiments.paper import published, rates, table1
+from mebandit.experiments.paper import published, rates, table1, variations
 from mebandit.experiments.paper.catalogue import EXPERIMENTS, run_experiments
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import run_cells
@@ -134,3 +134,14 @@ def test_wrong_options_are_refused_before_any_computing(tmp_path: Path) -> None:
     with pytest.raises(mb.LogError, match="the output folder must be writable"):
         run_experiments(["table1a"], tmp_path / "taken", Options())
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
+    with pytest.raises(mb.LogError, match="must have rows with the columns"):
+        run_experiments(["table1b"], tmp_path / "out", Options(heartsteps_csv=tmp_path / "taken"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_cell_is_computed_again(tmp_path: Path) -> None:
+    cells = variations.update_cells(Options(replicates=2))
+    whole = run_cells(cells, tmp_path).replicates
+    (damaged,) = (tmp_path / "cells").glob("*.replicates.csv")
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    pd.testing.assert_frame_equal(run_cells(cells, tmp_path).replicates, whole)

@@ -7,6 +7,7 @@ Built in is a description that this file computed from the public data (Klasnja 
 per-user coefficients, and a per-user mixture for the contexts. `HeartSteps.from_csv` plays the data's own rows instead.
 """
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable
@@ -44,20 +45,32 @@ class Study(NamedTuple):
     """whether there were no steps in the prior 30 minutes"""
 
 
+def _read_columns(path: Path) -> dict[str, Floats]:
+    """The columns needed, as numbers; NaN where the file says NA or nothing."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, skipinitialspace=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise checks.LogError(f"{path} must be the cleaned HeartSteps CSV; got: {error}.") from error
+    missing = [name for name in COLUMNS if not rows or name not in rows[0]]
+    if missing:
+        raise checks.LogError(f"{path} must have rows with the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}.")
+    column = {name: np.full(len(rows), np.nan) for name in COLUMNS}
+    for i, row in enumerate(rows):
+        for name in COLUMNS:
+            text = (row[name] or "").strip()
+            if text and text != "NA":
+                try:
+                    column[name][i] = float(text)
+                except ValueError as error:
+                    raise checks.LogError(f"{path} must have numbers, or NA, in column {name}; got {text!r} in row {i + 2}.") from error
+    return column
+
+
 def read_study(path: str | Path) -> Study:
     """Read the cleaned CSV and standardise: drop rows without a plausible temperature, scale yesterday's steps, prior steps and
     temperature over what remains (sample standard deviation), then drop every row with a missing value."""
-    path = Path(path)
-    try:
-        with path.open(encoding="utf-8") as file:
-            header = [name.strip().strip('"') for name in file.readline().split(",")]
-        raw = np.genfromtxt(path, delimiter=",", skip_header=1)
-    except (OSError, ValueError) as error:
-        raise checks.LogError(f"{path} must be the cleaned HeartSteps CSV; got: {error}.") from error
-    missing = [name for name in COLUMNS if name not in header]
-    if missing or raw.ndim != 2:
-        raise checks.LogError(f"{path} must have the columns {', '.join(COLUMNS)}; missing: {', '.join(missing) or 'all rows'}.")
-    column = {name: raw[:, header.index(name)] for name in COLUMNS}
+    column = _read_columns(Path(path))
     warm = column["dec.temperature"] > -100  # false where missing
     column = {name: values[warm] for name, values in column.items()}
     prior = column["jbsteps30pre.log"].copy()
