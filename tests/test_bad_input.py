@@ -302,7 +302,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(mb.LogError, match=r"x.csv line 1 must be"):
         mb.read_journal(tmp_path / "x.csv")
-    with pytest.raises(mb.LogError, match=r"cleaned HeartSteps CSV|must have the columns"):
+    with pytest.raises(mb.LogError, match=r"cleaned HeartSteps CSV|must have rows with the columns"):
         HeartSteps.from_csv(tmp_path / "x.csv")
     with pytest.raises(mb.LogError, match="journal must be a readable file"):
         mb.Learner.recover(tmp_path / "none.jsonl")
