@@ -59,7 +59,7 @@ class Table:
             return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
 
         def bold(cell: str) -> str:
-            return "\n".join(f"**{part}**" for part in cell.split("\n"))
+            return "\n".join(f"**{part}**" if part else part for part in cell.split("\n"))
 
         rows = [[bold(c) if (i, j) in self.best else c for j, c in enumerate(row)] for i, row in enumerate(self.rows)]
         return "\n".join([line(self.header), line(["---", *["---:"] * (len(self.header) - 1)]), *map(line, rows)])
