@@ -54,7 +54,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                     f"than MEB-naive in {nearer[1]}. At the largest error variance the error of the better of TS and UCB is "
                     f"{ratio.min():.2g} to {ratio.max():.2g} times MEB's."
                 ),
-                table=Table(["σ_η", "σ_ε²", *POLICIES], rows, best),
+                table=Table([table1.noise_name(str(protocol)), "σ_ε²", *POLICIES], rows, best),
                 pictures={file: picture(draw(part))},
             )
         )
@@ -62,9 +62,10 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    """The paper's arrangement: rows σ_ε², columns σ_η."""
+    """The paper's arrangement: rows σ_ε², columns the reward noise."""
     from matplotlib.figure import Figure
 
+    noise = table1.noise_name(str(part["protocol"].iloc[0]))
     columns, rows = (list(dict.fromkeys(sorted(part[name]))) for name in ("sigma_eta", "sigma_e2"))
     figure = Figure(figsize=(9.6, 7.6), layout="constrained")
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="col")
@@ -73,7 +74,7 @@ def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
             own = part[(part["sigma_e2"] == sigma_e2) & (part["sigma_eta"] == sigma_eta) & (part["time"] >= 20)]
             draw_policies(grid[i, j], own, log_scale=True)
             grid[i, j].set_xlabel("round" if i == len(rows) - 1 else "")
-            grid[i, j].set_title(f"σ_η = {sigma_eta:g}" if i == 0 else "", fontsize=10)
+            grid[i, j].set_title(f"{noise} = {sigma_eta:g}" if i == 0 else "", fontsize=10)
         grid[i, 0].set_ylabel(f"σ_ε² = {sigma_e2:g}\n|θ̂_1 - θ_1|")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(POLICIES), frameon=False)
     return figure
