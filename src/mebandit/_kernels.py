@@ -237,7 +237,7 @@ def above(sums, gram, ridge, share, p, work):
     """Whether A - share C is positive definite, C at the head of `work`: the exact and slower form of `clearly_above`."""
     size = packed_size(p)
     write_corrected(sums, gram, work, 0, 1.0 + share, ridge, p, work, size)
-    return factor(work, size, p, work, 2 * size)
+    return factor_once(work, size, p, work, 2 * size)
 
 
 @jit
@@ -289,8 +289,6 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
 @jit
 def solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
     """`solve_plainly_of` with the paper's dimensions known to the compiler, which then unrolls the loops: half the time."""
-    if p == 2:
-        return solve_plainly_of(2, arm, ridge, correction, sums, fit, n_actions, work)
     if p == 5:
         return solve_plainly_of(5, arm, ridge, correction, sums, fit, n_actions, work)
     if p == 7:
@@ -704,11 +702,9 @@ def refit_calibration(spec, sums, fit, p, work):
 
 @jit
 def calibrate(spec, sums, fit, z, error, c, out, work):
-    """`calibrate_of` with the paper's dimensions known to the compiler."""
+    """`calibrate_of` with the most usual dimension known to the compiler."""
     if z.size == 5:
         calibrate_of(5, spec, sums, fit, z, error, c, out, work)
-    elif z.size == 7:
-        calibrate_of(7, spec, sums, fit, z, error, c, out, work)
     else:
         calibrate_of(z.size, spec, sums, fit, z, error, c, out, work)
 
@@ -1211,7 +1207,7 @@ def standardized(kind, df, u, v):
     return math.sqrt((df - 2.0) * (u ** (-2.0 / df) - 1.0)) * math.cos(6.283185307179586 * v)
 
 
-@spliced
+@jit
 def fill_standardized(kind, df, seed, cell, replicate, time, purpose, out, n):
     """n independent standardized variates; one pair of uniforms serves two, or one Student t."""
     for i in range(0, n, 1 if kind == STUDENT_T else 2):

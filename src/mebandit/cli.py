@@ -107,7 +107,7 @@ EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-
 @click.option(
     "--replicates", type=click.IntRange(min=2), default=None, help="Independent runs per cell; by default what each experiment needs."
 )
-@click.option("--quick", is_flag=True, help="Four replicates, unless --replicates says otherwise: all in about a minute.")
+@click.option("--quick", is_flag=True, help="Three replicates, unless --replicates says otherwise: all in about a minute.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same seed gives the same CSV.")
 @click.option("--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")

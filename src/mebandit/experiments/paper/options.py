@@ -6,7 +6,7 @@ from pathlib import Path
 from mebandit import checks
 
 PROTOCOLS = ("published", "as_written")
-QUICK = 4
+QUICK = 3
 """replicates of a quick run"""
 
 
@@ -16,7 +16,7 @@ class Options:
 
     protocol: str = "both"
     replicates: int | None = None
-    """None: what each experiment needs, or 4 for a quick run"""
+    """None: what each experiment needs, or 3 for a quick run"""
     quick: bool = False
     seed: int = 1
     heartsteps_csv: Path | None = None
