@@ -1,5 +1,6 @@
 """What an environment is: it writes tapes. A tape holds all that is random about a stretch of rounds, before any decision."""
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -34,10 +35,23 @@ class Environment(Protocol):
         ...
 
 
-def check_world(world: object) -> None:
-    """That what is to be wrapped is an environment."""
-    if not isinstance(world, Environment) or isinstance(world, type):
-        checks.refuse("world", "be an environment, such as Gaussian()", checks.shown(world))
+@dataclass(frozen=True, kw_only=True)
+class Wrapped:
+    """An environment made from another, whose shape it has."""
+
+    world: Environment
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.world, Environment) or isinstance(self.world, type):
+            checks.refuse("world", "be an environment, such as Gaussian()", checks.shown(self.world))
+
+    @property
+    def n_actions(self) -> int:
+        return self.world.n_actions
+
+    @property
+    def dim(self) -> int:
+        return self.world.dim
 
 
 def draw_tape(

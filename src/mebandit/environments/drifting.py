@@ -6,39 +6,30 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.environments.base import Environment, check_world
+from mebandit.environments.base import Wrapped
 from mebandit.environments.gaussian import as_tuples
 from mebandit.values import Floats, Stretch, Tape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drifting:
+class Drifting(Wrapped):
     """x_t + mean sin(2πt/period) in place of x_t, and θ + theta sin(2πt/period) in place of θ.
 
     mean is a number or (d,), theta a number or (K, d); the error stays as it is.
     """
 
-    world: Environment
     mean: Any = 0.0
     theta: Any = 0.0
     period: float = 2500.0
 
     def __post_init__(self) -> None:
-        check_world(self.world)
+        super().__post_init__()
         mean = checks.floats("mean", np.broadcast_to(self.mean, (self.dim,)) if np.ndim(self.mean) == 0 else self.mean, (self.dim,))
         shape = (self.n_actions, self.dim)
         theta = checks.floats("theta", np.broadcast_to(self.theta, shape) if np.ndim(self.theta) == 0 else self.theta, shape)
         object.__setattr__(self, "mean", as_tuples(mean))
         object.__setattr__(self, "theta", as_tuples(theta))
         object.__setattr__(self, "period", checks.number("period", self.period, "be a number of at least 2", 2.0))
-
-    @property
-    def n_actions(self) -> int:
-        return self.world.n_actions
-
-    @property
-    def dim(self) -> int:
-        return self.world.dim
 
     def tape(self, stretch: Stretch) -> Tape:
         tape = self.world.tape(stretch)

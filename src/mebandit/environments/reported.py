@@ -5,28 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import Environment, check_world, square_root
+from mebandit.environments.base import Wrapped, square_root
 from mebandit.values import Stretch, Tape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misreported:
+class Misreported(Wrapped):
     """A world whose error covariance is reported as `factor` times the true one."""
 
-    world: Environment
     factor: float
 
     def __post_init__(self) -> None:
-        check_world(self.world)
+        super().__post_init__()
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
-
-    @property
-    def n_actions(self) -> int:
-        return self.world.n_actions
-
-    @property
-    def dim(self) -> int:
-        return self.world.dim
 
     def tape(self, stretch: Stretch) -> Tape:
         tape = self.world.tape(stretch)
@@ -34,30 +25,21 @@ class Misreported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimated:
+class Estimated(Wrapped):
     """A world whose error covariance is estimated from auxiliary data that grows (Sec. 2.4).
 
     Before the first round there are `start` pairs (prediction, truth), and every `every` rounds brings one more; None: none. The
     pairs' errors e_i are normal with the true covariance, and round t is told Σ̂e,t = (1/n_t) Σ_{i <= n_t} e_i e_i'.
     """
 
-    world: Environment
     start: int = 20
     every: int | None = 10
 
     def __post_init__(self) -> None:
-        check_world(self.world)
+        super().__post_init__()
         checks.integer("start", self.start, 1)
         if self.every is not None:
             checks.integer("every", self.every, 1)
-
-    @property
-    def n_actions(self) -> int:
-        return self.world.n_actions
-
-    @property
-    def dim(self) -> int:
-        return self.world.dim
 
     def pairs_at(self, time: int) -> int:
         """n_t, the number of auxiliary pairs known in a round."""
