@@ -23,14 +23,12 @@ class Experiment:
     cells: Callable[[Options], Sequence[Any]]
     table: "Callable[[CellData], pd.DataFrame]"
     sections: "Callable[[pd.DataFrame, CellData], list[Section]]"
-    protocols: bool = False
-    """whether the two protocols differ here"""
 
 
 EXPERIMENTS = {
-    "table1a": Experiment(table1.cells_of_1a, table1.table_1a, table1.sections_1a, True),
-    "table1b": Experiment(table1.cells_of_1b, table1.table_1b, table1.sections_1b, True),
-    "figures": Experiment(errors.cells, errors.table, errors.sections, True),
+    "table1a": Experiment(table1.cells_of_1a, table1.table_1a, table1.sections_1a),
+    "table1b": Experiment(table1.cells_of_1b, table1.table_1b, table1.sections_1b),
+    "figures": Experiment(errors.cells, errors.table, errors.sections),
     "examples": Experiment(examples.cells, examples.table, examples.sections),
     "rates": Experiment(rates.cells, rates.table, rates.sections),
     "estimated-variance": Experiment(variations.variance_cells, variations.variance_table, variations.variance_sections),
