@@ -897,7 +897,7 @@ _NODE_WEIGHTS = (0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1
 
 @spliced
 def robust_earns_more(spec, extra):
-    """Whether the doubly robust fit decides, acting on x~: asked for, or shown to earn more than the calibrated one."""
+    """Whether the doubly robust fit, acting on x~, has shown that it earns more than the calibrated one, where both may decide."""
     return spec[READS] == READS_BETTER and extra[EVIDENCE] > EVIDENCE_NEEDED * math.sqrt(extra[EVIDENCE_SQ])
 
 
@@ -982,7 +982,7 @@ def learn(
 ):
     """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it.
 
-    `seen` is the calibrated context as the decision read it, or z itself.
+    `seen` is the context as calibrated by what is known when the round is learned, or z itself.
     """
     n_actions, p = spec[N_ACTIONS], z.size
     stale, width = p + packed_size(p) + STALE, fit_width(p)
