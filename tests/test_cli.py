@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.experiments import report, runner, spec
+from mebandit import files, report
+from mebandit.experiments import spec
 
 SPEC = """
 [simulation]
@@ -170,10 +171,10 @@ def test_demo_prints_the_comparison_and_writes_the_page(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner.write_whole(tmp_path / "a.csv", "old")
+    files.write_whole(tmp_path / "a.csv", "old")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        runner.write_whole(tmp_path / "a.csv", "new")
+        files.write_whole(tmp_path / "a.csv", "new")
     assert (tmp_path / "a.csv").read_text() == "old"
 
 

@@ -38,7 +38,7 @@ def demo(out: Path, seed: int) -> None:
     Compares the paper's policy with the usual ones in simulation, prints the comparison and writes a report page.
     """
     from mebandit.experiments.demo import run_demo, write_report
-    from mebandit.experiments.runner import writable_folder
+    from mebandit.files import writable_folder
 
     folder = writable_folder(out)
     found = run_demo(seed=seed)
@@ -73,9 +73,10 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
       [[policy]]
       kind = "lin_ucb"
     """
-    from mebandit.experiments.runner import run_cells, summary_of, writable_folder, write_whole
+    from mebandit.experiments.runner import run_cells, summary_of
     from mebandit.experiments.spec import read_spec
     from mebandit.experiments.sweep import write_report
+    from mebandit.files import writable_folder, write_whole
 
     cells = read_spec(spec)
     folder = writable_folder(out)

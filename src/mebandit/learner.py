@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks, settings, states
 from mebandit.checks import LogError
 from mebandit.estimators import Estimate, solved_estimate
+from mebandit.files import write_whole
 from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events, read_header
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import advance, label
@@ -227,13 +227,8 @@ class Learner:
         }
         text = json.dumps(body, allow_nan=False)
         sealed = json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}, allow_nan=False)
-        part = Path(path).with_name(Path(path).name + ".part")
         try:
-            with part.open("w", encoding="utf-8") as file:
-                file.write(sealed + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(Path(path), sealed + "\n")
         except OSError as error:
             raise LogError(f"state file must be one that can be written; got {path} ({error.strerror or error}).") from error
 

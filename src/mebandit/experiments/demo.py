@@ -5,9 +5,9 @@ from pathlib import Path
 from time import monotonic
 
 from mebandit.environments import Environment, ExampleB1, Gaussian
-from mebandit.experiments.report import Page, Table
-from mebandit.experiments.runner import write_whole
+from mebandit.files import write_whole
 from mebandit.policies import Policy, greedy, lin_ucb, meb, meb_dr, meb_naive, thompson
+from mebandit.report import Page, Table
 from mebandit.results import Results
 from mebandit.simulate import simulate
 

@@ -1,13 +1,12 @@
 """Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from mebandit.checks import LogError
+from mebandit.files import writable_folder, write_whole
 from mebandit.progress import progress_bar
 from mebandit.simulate import compile_ahead
 
@@ -59,29 +58,6 @@ class Effort(NamedTuple):
     def words(self) -> str:
         rate = self.policy_rounds / max(self.seconds, 1e-9)
         return f"{self.policy_rounds / 1e6:,.1f} million policy rounds in {self.seconds:.1f} s, {rate / 1e6:.2f} million per second"
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file under another name, then rename it: it is there in full or not at all."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
-def writable_folder(path: str | Path) -> Path:
-    """The folder, made if need be and found writable; or one sentence, before any computing."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".mebandit-write-test"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error
-    return folder
 
 
 FILES = ("replicates.csv", "curves.csv", "effort.json")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.experiments.report import Page, Table
-from mebandit.experiments.runner import write_whole
 from mebandit.experiments.spec import Cell
+from mebandit.files import write_whole
+from mebandit.report import Page, Table
 from mebandit.results import draw_curves
 
 if TYPE_CHECKING:

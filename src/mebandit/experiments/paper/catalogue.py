@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mebandit import __version__, checks
 from mebandit.experiments.paper import errors, examples, ours, rates, table1, variations
 from mebandit.experiments.paper.options import Options
-from mebandit.experiments.report import Page, Section
-from mebandit.experiments.runner import CellData, effort, read_cells, run_cells, writable_folder, write_whole
+from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
+from mebandit.files import writable_folder, write_whole
+from mebandit.report import Page, Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from mebandit.experiments.paper import table1
 from mebandit.experiments.paper.options import Options
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
+from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
 
 if TYPE_CHECKING:

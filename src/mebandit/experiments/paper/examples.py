@@ -10,11 +10,11 @@ import numpy as np
 from mebandit import estimators, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.experiments.paper.options import Options
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described, digest
 from mebandit.moments import Rounds, add_rounds, zeros
 from mebandit.policies import lin_ucb, meb, thompson
+from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
 from mebandit.schedules import log_spaced
 from mebandit.values import Floats, Stretch

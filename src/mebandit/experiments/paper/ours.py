@@ -10,10 +10,10 @@ from mebandit.experiments.paper import table1
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
 from mebandit.experiments.paper.variations import THETA
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
+from mebandit.report import Section, Table, picture
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -9,10 +9,10 @@ from mebandit import schedules
 from mebandit.analysis import theory
 from mebandit.environments import SmallError
 from mebandit.experiments.paper.options import Options
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import lin_ucb, meb
+from mebandit.report import Section, Table, picture
 from mebandit.values import Stretch
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from mebandit import checks, schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
+from mebandit.report import Section, Table, picture
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -12,10 +12,10 @@ import numpy as np
 from mebandit import schedules
 from mebandit.environments import Environment, Estimated, Gaussian, Misreported
 from mebandit.experiments.paper.options import Options
-from mebandit.experiments.report import Section, Table, picture
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
+from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple, Self
-
-from mebandit import __version__
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -141,7 +140,7 @@ class Page:
     def render(self, *, command: str, seed: int, seconds: float) -> str:
         """The whole page, ending in how it was made."""
         made = (
-            f"Made by mebandit {__version__} with <code>{html.escape(command)}</code>, seed {seed}, in {seconds:.1f} s, on "
+            f"Made by mebandit {version('mebandit')} with <code>{html.escape(command)}</code>, seed {seed}, in {seconds:.1f} s, on "
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC (Python {platform.python_version()}, {platform.machine()})."
         )
         return (
