@@ -551,15 +551,152 @@ def write_target(a, spec, sums, fit, p):
             k += p
 
 
+# ---- logs --------------------------------------------------------------------------------------------------------------
+#
+# A log is `mebandit.moments.Rounds`; its stabilizer, errors (packed) and allowed hold one entry for all rounds, or one for each.
+
+
 @jit
-def accumulate_batch(spec, stabilizer, sums, predicted, error_cov, allowed, actions, propensities, rewards):
-    """`learn_sums` over arrays of rounds; stabilizer, error_cov and allowed hold one entry for all rounds, or one for each."""
-    flat = sums.reshape(sums.size)
-    error = pack_errors(error_cov, spec[INTERCEPT])
-    for t in range(rewards.size):
-        z = features(predicted[t], spec[INTERCEPT])
+def add_products(products, squares, errors, varying, log):
+    """Take rounds into the crossproducts of a log, see `mebandit.moments.Crossproducts`; error covariances only if `varying`.
+
+    Where all actions were always allowed and pi^nd is one constant, what was offered is what was played, over all actions: the caller
+    adds that up.
+    """
+    predicted, error, allowed, stabilizer = log.predicted, log.errors, log.allowed, log.stabilizer
+    n, d = predicted.shape
+    n_actions = squares.shape[1]
+    size = products.shape[2]
+    alike = allowed.shape[0] == 1 and stabilizer.shape[0] == 1
+    v, outer = np.empty(d + 2), np.empty(size)
+    v[0] = 1.0
+    for t in range(n):
+        a, reward = log.actions[t], log.rewards[t]
         s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
-        learn_sums(spec, stabilizer, s, flat, z, error, c, allowed, m, actions[t], propensities[t], rewards[t], 1.0)
+        u = 1.0 / log.propensities[t]
+        w = stabilizer[s, a] * u
+        for i in range(d):
+            v[1 + i] = predicted[t, i]
+        v[d + 1] = reward
+        k = 0
+        for i in range(d + 2):
+            for j in range(i, d + 2):
+                outer[k] = v[i] * v[j]
+                k += 1
+        add_multiples(products, a, outer, w, w * u)
+        squares[0, a] += w * w
+        if varying:
+            for k in range(errors.shape[2]):
+                errors[0, a, k] += error[c, k]
+                errors[1, a, k] += w * error[c, k]
+        if not alike or varying:
+            for b in range(n_actions):
+                if allowed[m, b]:
+                    w = stabilizer[s, b]
+                    if varying:
+                        for k in range(errors.shape[2]):
+                            errors[2, b, k] += w * error[c, k]
+                    if not alike:
+                        squares[1, b] += w * w
+                        for k in range(size):
+                            products[3, b, k] += w * outer[k]
+
+
+@jit
+def add_multiples(products, a, outer, w, wu):
+    """One round's outer product with its three weights, as slices: the compiler then uses vector instructions."""
+    first, second, third = products[0, a], products[1, a], products[2, a]
+    for k in range(outer.size):
+        first[k] += outer[k]
+        second[k] += w * outer[k]
+        third[k] += wu * outer[k]
+
+
+@jit
+def add_scores(meat, totals, unit, recipe, theta, kappa, plain, beta, seen, log):
+    """Sums of psi psi' over rounds for several methods, or of psi by unit; see `mebandit.estimators.Scores`.
+
+    psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting, x from `predicted` or, calibrated, from `seen`;
+    s = kappa w, or pi^nd(a) where the paper's formula was solved as it stands (`plain`).
+    """
+    predicted, error, allowed, stabilizer = log.predicted, log.errors, log.allowed, log.stabilizer
+    n, d = predicted.shape
+    n_methods, n_actions, p = theta.shape
+    intercept = p - d
+    psi = np.zeros(n_actions * p)
+    used = np.zeros(n_actions, dtype=np.bool_)
+    taken = np.zeros((n_methods, n_actions, d))
+    for t in range(n):
+        a, reward, propensity = log.actions[t], log.rewards[t], log.propensities[t]
+        s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
+        if t == 0 or error.shape[0] > 1:
+            for g in range(n_methods):
+                if recipe[g, 1] != NO_CORRECTION:
+                    for b in range(n_actions):
+                        packed_times(error, c, theta, g, b, intercept, taken)
+        for g in range(n_methods):
+            x = seen if recipe[g, 2] == 1 else predicted
+            for b in range(n_actions):
+                used[b] = False
+                if not allowed[m, b] or (recipe[g, 0] == UNIT and b != a):
+                    continue
+                nd, y = stabilizer[s, b], reward
+                w = 1.0
+                if recipe[g, 0] == INVERSE:
+                    w = nd / propensity if b == a else 0.0
+                elif recipe[g, 0] == PSEUDO:
+                    w, f = nd, beta[b, 0]
+                    for i in range(d):
+                        f += beta[b, 1 + i] * predicted[t, i]
+                    y = f + (reward - f) / propensity if b == a else f
+                taking = nd if plain[g, b] else kappa[g, b] * w
+                if w == 0.0 and taking == 0.0:
+                    continue
+                used[b] = True
+                fitted = theta[g, b, 0] if intercept else 0.0
+                for i in range(d):
+                    fitted += theta[g, b, intercept + i] * x[t, i]
+                away = w * (fitted - y)
+                if intercept:
+                    psi[b * p] = away
+                for i in range(d):
+                    psi[b * p + intercept + i] = away * x[t, i] - taking * taken[g, b, i]
+            if totals.shape[0] > 0:
+                for b in range(n_actions):
+                    if used[b]:
+                        for i in range(b * p, b * p + p):
+                            totals[unit[t], g, i] += psi[i]
+            else:
+                add_outer(meat[g], psi, used, p)
+
+
+@spliced
+def packed_times(error, c, theta, g, b, intercept, out):
+    """out = Sigma_e theta for a packed Sigma_e."""
+    d = out.shape[2]
+    for i in range(d):
+        out[g, b, i] = 0.0
+    k = 0
+    for i in range(d):
+        for j in range(i, d):
+            out[g, b, i] += error[c, k] * theta[g, b, intercept + j]
+            if j > i:
+                out[g, b, j] += error[c, k] * theta[g, b, intercept + i]
+            k += 1
+
+
+@jit
+def add_outer(meat, psi, used, p):
+    """The upper triangle of psi psi', over the actions in use."""
+    for b in range(used.size):
+        if used[b]:
+            for i in range(b * p, b * p + p):
+                for j in range(i, b * p + p):
+                    meat[i, j] += psi[i] * psi[j]
+                for other in range(b + 1, used.size):
+                    if used[other]:
+                        for j in range(other * p, other * p + p):
+                            meat[i, j] += psi[i] * psi[j]
 
 
 # ---- the calibrated context ---------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ It is E[x | x̃] for normal contexts and errors, the linear function of x̃ near
 compute it as they go (`context="blp"`); here it is for a whole log.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -26,17 +28,34 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     """
     x = checks.floats("predicted", predicted, (None, None))
     checks.integer("the number of rounds", len(x), 2)
-    return calibrated(x, checks.covariances("error_cov", error_cov, x.shape[1], len(x)))
-
-
-def calibrated(x: Floats, errors: Floats) -> Floats:
-    """`best_linear_predictor` of checked arrays, `errors` (T or 1, d, d)."""
-    n, d = x.shape
+    errors = checks.covariances("error_cov", error_cov, x.shape[1], len(x))
     mean = x.mean(axis=0)
-    scale = x.std(axis=0)
-    scale[scale == 0] = 1.0  # units do not matter, so each coordinate is measured in its own
-    away, errors = (x - mean) / scale, errors / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(away.T @ away / n - errors.mean(axis=0))
-    Sx = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    gain = errors @ np.linalg.pinv(Sx + errors, hermitian=True)
-    return np.asarray(x - scale * np.einsum("tij,tj->ti", np.broadcast_to(gain, (n, d, d)), away))
+    return calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(x, errors)
+
+
+class Calibration(NamedTuple):
+    """What x̂ is computed with. Units do not matter, so each coordinate is measured in its own: `scale`."""
+
+    mean: Floats
+    scale: Floats
+    context_cov: Floats
+    """Sx, in units of scale"""
+
+    def gain(self, errors: Floats) -> Floats:
+        """Σe (Sx + Σe)^-1, (..., d, d)"""
+        errors = errors / np.outer(self.scale, self.scale)
+        return np.asarray(errors @ np.linalg.pinv(self.context_cov + errors, hermitian=True)) * self.scale[:, None] / self.scale
+
+    def apply(self, x: Floats, errors: Floats) -> Floats:
+        """x̂ for predictions (T, d) whose errors have covariances (T or 1, d, d)."""
+        gain, away = self.gain(errors), x - self.mean
+        taken = away @ gain[0].T if len(gain) == 1 else np.einsum("tij,tj->ti", gain, away)
+        return np.asarray(x - taken)
+
+
+def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:
+    """From the mean and covariance of x̃ and the mean Σe."""
+    variance = np.diag(cov)
+    scale = np.sqrt(np.where(variance > 1e-14 * mean**2, variance, 1.0))
+    values, vectors = np.linalg.eigh((cov - error) / np.outer(scale, scale))
+    return Calibration(mean, scale, (vectors * np.maximum(values, 0.0)) @ vectors.T)

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
-from mebandit.denoise import calibrated
-from mebandit.moments import Moments, Rounds, add_rounds, check_rounds, zeros
+from mebandit.denoise import Calibration, calibration
+from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, unpack
 from mebandit.values import Booleans, Floats, Integers
 
 RECIPES = {
@@ -178,84 +178,206 @@ def estimate(
     array([-1.,  2.])
     """
     checks.one_of("method", method, METHODS)
-    checks.one_of("guard", guard, GUARDS)
-    ridge = checks.number("ridge", ridge, "be a number of at least 0", 0.0)
-    intercept = checks.truth("intercept", intercept)
+    options = Options(
+        ridge=checks.number("ridge", ridge, "be a number of at least 0", 0.0),
+        intercept=checks.truth("intercept", intercept),
+        guard=checks.one_of("guard", guard, GUARDS),
+    )
     rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
-    counted = np.bincount(rounds.actions, minlength=n_actions).astype(float)
-    if ridge == 0 and counted.min() == 0:
-        raise _unidentified(int(counted.argmin()), 0)
-    regression = _doubly_robust(rounds, n_actions) if method == "dr" else _by_arm(rounds, n_actions, method)
-    p = rounds.predicted.shape[1] + bool(intercept)
-    moments = zeros(n_actions, p)
-    for part in regression.parts:
-        moments = add_rounds(moments, part, weighting=regression.weighting, correction=regression.correction)
-    fit = solve(moments, correction=regression.correction, ridge=ridge, guard=guard)
-    covariance = _sandwich(fit, regression, clusters=_clusters(unit, rounds.rewards.size))
-    return _assemble(fit, moments, covariance, method=method, intercept=intercept, counted=counted)
+    clusters = _clusters(unit, rounds.rewards.size)
+    constant = unpack(rounds.errors[0], rounds.predicted.shape[1]) if len(rounds.errors) == 1 else None
+    products = crossproducts(rounds, n_actions, varying=constant is None)
+    calibrated = calibrated_products(rounds, calibration_of(products, constant), n_actions) if method == "rc" and constant is None else None
+    solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=options)
+    scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
+    solution.add_scores(scores, rounds, clusters)
+    return solution.estimates(scores)[method]
 
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
 
-class Regression(NamedTuple):
-    """A weighted regression for every arm, corrected for error: what is summed up, and what each round is to each arm."""
+class Options(NamedTuple):
+    """How every method is solved."""
 
-    parts: list[Rounds]
-    weighting: int
-    correction: int
-    regressors: Floats
-    """x̃, or x̂, (T, d)"""
-    error_cov: Floats
-    outcomes: Floats
-    """what is regressed, (T, K): the reward, or a pseudo-outcome"""
-    weights: Floats
-    """w, (T, K)"""
-    offered: Floats
-    """π^nd(a) where a was allowed, (T, K): what multiplies Σe,t in the paper's correction"""
+    ridge: float = 0.0
+    intercept: bool = False
+    guard: str = "auto"
 
 
-def _by_arm(rounds: Rounds, n_actions: int, method: str) -> Regression:
-    """Every arm from the rounds in which it was played."""
-    n = rounds.rewards.size
-    if method == "rc":
-        rounds = rounds._replace(predicted=calibrated(rounds.predicted, rounds.error_cov), error_cov=np.zeros_like(rounds.error_cov[:1]))
-    weighting, correction = RECIPES["ridge" if method == "rc" else method]
-    nd, played = _offered(rounds), rounds.actions[:, None] == np.arange(n_actions)
-    weights = played * (nd / rounds.propensities[:, None] if weighting == _kernels.INVERSE else 1.0)
-    outcomes = np.broadcast_to(rounds.rewards[:, None], (n, n_actions))
-    return Regression([rounds], weighting, correction, rounds.predicted, rounds.error_cov, outcomes, weights, nd)
+def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibration:
+    """What x̂ is computed with, from the crossproducts of a log."""
+    sums = products.full[0].sum(axis=0)
+    n = max(sums[0, 0], 1.0)
+    mean = sums[0, 1:-1] / n
+    return calibration(mean, sums[1:-1, 1:-1] / n - np.outer(mean, mean), products.mean_error(error_cov))
 
 
-def _doubly_robust(rounds: Rounds, n_actions: int) -> Regression:
-    """Every arm from all rounds in which it was allowed, with its pseudo-outcome."""
-    n = rounds.rewards.size
-    nd, z = _offered(rounds), np.hstack([np.ones((n, 1)), rounds.predicted])
-    outcomes, parts = np.empty((n, n_actions)), []
-    for a in range(n_actions):
-        played = rounds.actions == a
-        beta = np.linalg.lstsq(z[played], rounds.rewards[played], rcond=None)[0]
-        guess = z @ beta
-        outcomes[:, a] = guess + played / rounds.propensities * (rounds.rewards - guess)
-        inside = nd[:, a] > 0
-        parts.append(
-            Rounds(
-                predicted=rounds.predicted[inside],
-                actions=np.full(inside.sum(), a),
-                rewards=outcomes[inside, a],
-                propensities=np.ones(inside.sum()),
-                error_cov=rounds.error_cov[inside] if len(rounds.error_cov) > 1 else rounds.error_cov,
-                allowed=np.ones((1, n_actions), dtype=np.bool_),
-                stabilizer=nd[inside],
-            )
+def calibrated_products(rounds: Rounds, calibration: Calibration, n_actions: int) -> Crossproducts:
+    """The crossproducts of a log with x̂ in the place of x̃."""
+    seen = calibration.apply(rounds.predicted, unpack(rounds.errors, rounds.predicted.shape[1]))
+    return crossproducts(rounds._replace(predicted=seen, errors=np.zeros((1, rounds.errors.shape[1]))), n_actions, varying=False)
+
+
+def normal_equations(products: Crossproducts, method: str, *, error_cov: Floats | None, intercept: bool, beta: Floats) -> Moments:
+    """Running sums from which `solve` finds a method's θ, see the head of this file; for "rc", `products` are those of x̂."""
+    unit, weighted, twice, offered = products.full
+    errors = products.weighted_errors(error_cov)
+    if method == "meb":
+        return _as_moments(weighted, products.squares[0], errors[1], errors[2], products.rounds, intercept)
+    if method == "dr":
+        return _as_moments(_robust(weighted, twice, offered, beta), products.squares[1], errors[2], errors[2], products.rounds, intercept)
+    return _as_moments(unit, products.rounds, errors[0], errors[0], products.rounds, intercept)
+
+
+def _robust(weighted: Floats, twice: Floats, offered: Floats, beta: Floats) -> Floats:
+    """Σ c vv' with the pseudo-outcome y = z'β + u (r - z'β) in the place of r, (K, d + 2, d + 2), z = (1, x̃).
+
+    Σ c z y = O β + Σ c u z (r - z'β) and Σ c y² = β'O β + 2 β'Σ c u z (r - z'β) + Σ c u² (r - z'β)², O = Σ c zz' over all rounds.
+    """
+    tables = offered.copy()
+    fitted = np.einsum("kij,kj->ki", offered[:, :-1, :-1], beta)
+    left = weighted[:, :-1, -1] - np.einsum("kij,kj->ki", weighted[:, :-1, :-1], beta)
+    residual = np.hstack([-beta, np.ones((len(beta), 1))])
+    squared = np.einsum("ki,kij,kj->k", residual, twice, residual)
+    tables[:, :-1, -1] = tables[:, -1, :-1] = fitted + left
+    tables[:, -1, -1] = np.einsum("ki,ki->k", beta, fitted + 2 * left) + squared
+    return tables
+
+
+def outcome_regressions(products: Crossproducts) -> Floats:
+    """β_a: least squares of r on z = (1, x̃) in the rounds of each action, (K, d + 1); of several solutions one of least length."""
+    unit = products.full[0]
+    beta = np.zeros((products.n_actions, products.dim + 1))
+    for a, table in enumerate(unit):
+        n = table[0, 0]
+        if n > 0:
+            mean, r = table[0, 1:-1] / n, table[0, -1] / n
+            cov, cross = table[1:-1, 1:-1] / n - np.outer(mean, mean), table[1:-1, -1] / n - mean * r
+            scale = calibration(mean, cov, np.zeros_like(cov)).scale
+            slope = np.linalg.pinv(cov / np.outer(scale, scale), rcond=1e-10, hermitian=True) @ (cross / scale) / scale
+            beta[a] = np.append(r - mean @ slope, slope)
+    return beta
+
+
+def _as_moments(tables: Floats, squares: Floats, errors: Floats, offered: Floats, counts: Floats, intercept: bool) -> Moments:
+    """Sums of vv', v = (1, x̃, r), as rows of running sums, with or without the 1 among the features."""
+    k, first = len(tables), 0 if intercept else 1
+    features = slice(first, -1)
+    pad = ((0, 0), (int(intercept), 0), (int(intercept), 0))
+    played, available = (pack(np.pad(matrix, pad)) for matrix in (errors, offered))
+    head = np.column_stack([counts, tables[:, 0, 0], squares, tables[:, 0, features], pack(tables[:, features, features])])
+    rows = np.hstack([head, played, tables[:, 0, -1:], tables[:, -1, -1:], tables[:, features, -1]])
+    sums = np.zeros((2 * k + 1, rows.shape[1]))
+    sums[:k] = rows
+    sums[k : 2 * k, head.shape[1] : head.shape[1] + played.shape[1]] = available
+    return Moments(sums, k, tables.shape[1] - 1 - first)
+
+
+def solve_log(
+    products: Crossproducts,
+    methods: Sequence[str],
+    *,
+    error_cov: Floats | None,
+    options: Options,
+    calibrated: Crossproducts | None = None,
+) -> "Solution":
+    """θ by every method from the crossproducts of a log.
+
+    `error_cov` is Σe where it is one for all rounds, None where the crossproducts hold what varied; then "rc" needs the crossproducts of
+    x̂ too, `calibrated`, since they are no function of those of x̃.
+    """
+    if options.ridge == 0 and products.rounds.min() == 0:
+        raise _unidentified(int(products.rounds.argmin()), 0)
+    beta, prepared = outcome_regressions(products), calibration_of(products, error_cov)
+    moments, fits = {}, {}
+    for method in methods:
+        given = products
+        if method == "rc":
+            given = calibrated if error_cov is None and calibrated is not None else products.mapped(_calibrating(prepared, error_cov))
+        moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
+        correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
+        fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard)
+    return Solution(moments, fits, beta, prepared, products.rounds.copy(), options)
+
+
+def _calibrating(prepared: Calibration, error_cov: Floats | None) -> Floats:
+    """The matrix that maps (1, x̃, r) to (1, x̂, r), for one Σe."""
+    d = prepared.mean.size
+    gain = prepared.gain(np.zeros((d, d)) if error_cov is None else error_cov)
+    matrix = np.eye(d + 2)
+    matrix[1:-1, 1:-1] -= gain
+    matrix[1:-1, 0] = gain @ prepared.mean
+    return matrix
+
+
+class Scores(NamedTuple):
+    """Sums of ψψ' over rounds, or of ψ by unit; ψ_t = w x (x'θ - y) - s Σe,t θ, actions stacked."""
+
+    meat: Floats
+    """Σ ψψ', upper triangle, (methods, K p, K p)"""
+    totals: Floats
+    """Σ ψ by unit, (units, methods, K p); no units: rounds stand alone"""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """θ by every method, and what the scores of the rounds need: a log is gone through once for θ and once more for its uncertainty."""
+
+    moments: dict[str, Moments]
+    fits: dict[str, Fit]
+    beta: Floats
+    calibration: Calibration
+    rounds: Floats
+    options: Options
+
+    def no_scores(self, units: int = 0) -> Scores:
+        """The scores before any round."""
+        size = next(iter(self.fits.values())).theta.size
+        return Scores(np.zeros((len(self.fits), size, size)), np.zeros((units, len(self.fits), size)))
+
+    def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
+        """Take rounds into the scores; `unit` numbers the unit of each."""
+        seen = rounds.predicted
+        if "rc" in self.fits:
+            seen = self.calibration.apply(rounds.predicted, unpack(rounds.errors, rounds.predicted.shape[1]))
+        _kernels.add_scores(
+            scores.meat,
+            scores.totals,
+            np.zeros(1, dtype=np.int64) if unit is None else unit,
+            self._recipes,
+            np.stack([fit.theta for fit in self.fits.values()]),
+            np.stack([fit.kappa for fit in self.fits.values()]),
+            np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in self.fits.items()]),
+            self.beta,
+            seen,
+            rounds,
         )
-    return Regression(parts, _kernels.INVERSE, _kernels.PLAYED, rounds.predicted, rounds.error_cov, outcomes, nd, nd)
 
+    @property
+    def _recipes(self) -> Integers:
+        """method -> weighting, correction, whether it reads x̂"""
+        rows = [(_kernels.UNIT, _kernels.NO_CORRECTION, 1) if method == "rc" else (*RECIPES[method], 0) for method in self.fits]
+        return np.array(rows, dtype=np.int64)
 
-def _offered(rounds: Rounds) -> Floats:
-    """π^nd_t(a) where a was allowed, else 0, (T, K)"""
-    t = np.arange(rounds.rewards.size)
-    return rounds.stabilizer[t % len(rounds.stabilizer)] * rounds.allowed[t % len(rounds.allowed)]
+    def estimates(self, scores: Scores) -> dict[str, Estimate]:
+        """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""
+        found = {}
+        for g, (method, fit) in enumerate(self.fits.items()):
+            if len(scores.totals):
+                meat = scores.totals[:, g].T @ scores.totals[:, g]
+            else:
+                meat = np.triu(scores.meat[g]) + np.triu(scores.meat[g], 1).T
+            k, p = fit.theta.shape
+            bread = np.zeros((k, p, k, p))
+            for a in range(k):
+                bread[a, :, a] = np.linalg.inv(fit.matrix[a])
+            flat = bread.reshape(k * p, k * p)
+            covariance = flat @ meat @ flat.T
+            found[method] = _assemble(
+                fit, self.moments[method], covariance, method=method, intercept=self.options.intercept, counted=self.rounds
+            )
+        return found
 
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
@@ -296,34 +418,6 @@ def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     if units.size < 2:
         checks.refuse("unit", "name at least two units", f"{units.size}", "One cluster says nothing about the spread between clusters.")
     return index.astype(np.int64)
-
-
-def _sandwich(fit: Fit, regression: Regression, *, clusters: Integers | None) -> Floats:
-    """A^-1 (Σ ψψ') A^-T with ψ_t = w x (x'θ - y) - s Σe,t θ, arms stacked; ψ summed within clusters first.
-
-    s is what multiplies Σe,t in the matrix that was solved with: κ w, or π^nd(a) in the paper's own.
-    """
-    k, p = fit.theta.shape
-    n, d = regression.regressors.shape
-    z = regression.regressors if p == d else np.hstack([np.ones((n, 1)), regression.regressors])
-    psi = np.empty((n, k, p))
-    for a in range(k):
-        w = regression.weights[:, a]
-        s = fit.kappa[a] * w
-        if regression.correction == _kernels.OFFERED and fit.report[a] == _kernels.SOLVED:
-            s = regression.offered[:, a]
-        psi[:, a] = (w * (z @ fit.theta[a] - regression.outcomes[:, a]))[:, None] * z
-        psi[:, a, p - d :] -= s[:, None] * (regression.error_cov @ fit.theta[a, p - d :])
-    stacked = psi.reshape(n, k * p)
-    if clusters is not None:
-        totals = np.zeros((clusters.max() + 1, k * p))
-        np.add.at(totals, clusters, stacked)
-        stacked = totals
-    bread = np.zeros((k, p, k, p))
-    for a in range(k):
-        bread[a, :, a] = np.linalg.inv(fit.matrix[a])
-    flat = bread.reshape(k * p, k * p)
-    return flat @ (stacked.T @ stacked) @ flat.T
 
 
 def estimate_moments(

@@ -1,4 +1,4 @@
-"""Running sums: the memory from which every estimate is derived.
+"""Running sums: the memory from which every estimate is derived, of a learner and of a log.
 
 A round with features z (the predicted context, after a leading 1 if there is an intercept), error covariance S and reward r is
 one vector (1, z, zz', S, r, r², z r); the memory is its weighted sum, one row per arm. So adding a batch is the loop of adding
@@ -76,16 +76,10 @@ class Moments(NamedTuple):
         return self.sums[:, start + block * size : start + (block + 1) * size]
 
 
-def zeros(n_actions: int, n_features: int) -> Moments:
-    """The memory before any round."""
-    return Moments(np.zeros((2 * n_actions + 1, _kernels.row_width(n_features))), n_actions, n_features)
-
-
-def merge(first: Moments, second: Moments) -> Moments:
-    """The memory of both sets of rounds together: the sum."""
-    if first.sums.shape != second.sums.shape:
-        checks.refuse("moments to merge", f"be of one shape, {first.sums.shape}", second.sums.shape)
-    return first._replace(sums=first.sums + second.sums)
+def pack(full: Floats) -> Floats:
+    """The upper triangle of symmetric (..., p, p) matrices, row by row."""
+    rows, columns = np.triu_indices(full.shape[-1])
+    return np.ascontiguousarray(full[..., rows, columns])
 
 
 class Rounds(NamedTuple):
@@ -96,8 +90,8 @@ class Rounds(NamedTuple):
     rewards: Floats
     propensities: Floats
     """of the chosen action, (T,)"""
-    error_cov: Floats
-    """(T or 1, d, d)"""
+    errors: Floats
+    """Σe, packed, (T or 1, d (d + 1) / 2)"""
     allowed: Booleans
     """(T or 1, K)"""
     stabilizer: Floats
@@ -143,25 +137,74 @@ def check_rounds(
         s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
     if not (s > 0).all():
         checks.refuse("stabilizer", "be positive", checks.shown(s[(s <= 0).any(axis=1)][0]), "It is a policy that may take every action.")
-    return Rounds(x, a, r, taken, checks.covariances("error_cov", error_cov, d, n_rounds), mask, s)
+    return Rounds(x, a, r, taken, pack(checks.covariances("error_cov", error_cov, d, n_rounds)), mask, s)
 
 
-def add_rounds(moments: Moments, rounds: Rounds, *, weighting: int, correction: int) -> Moments:
-    """The memory after these rounds too; `weighting` and `correction` as in a policy's recipe. The one given is left as it is."""
-    intercept = moments.n_features - rounds.predicted.shape[1]
-    spec = np.zeros(6, dtype=np.int64)
-    spec[[_kernels.N_ACTIONS, _kernels.INTERCEPT]] = moments.n_actions, intercept
-    spec[[_kernels.WEIGHTING, _kernels.CORRECTION]] = weighting, correction
-    sums = moments.sums.copy()
-    _kernels.accumulate_batch(
-        spec,
-        rounds.stabilizer,
-        sums,
-        rounds.predicted,
-        rounds.error_cov,
-        rounds.allowed,
-        rounds.actions,
-        rounds.propensities,
-        rounds.rewards,
-    )
-    return moments._replace(sums=sums)
+class Crossproducts(NamedTuple):
+    """All that the estimators need of a log: sums of vv', v = (1, x̃, r), for every action, and of what varies in the error.
+
+    With u_t = 1{a_t = a}/π_t(a) and c_t = π^nd_t(a) there are four weights: 1{a_t = a}, c u and c u² over the rounds in which a was
+    taken, and c over those in which it was allowed. Two logs are merged by adding these up.
+    """
+
+    products: Floats
+    """Σ weight vv', packed, (4, K, (d + 2)(d + 3) / 2)"""
+    squares: Floats
+    """Σ (c u)² and Σ c², (2, K)"""
+    errors: Floats
+    """Σ weight Σe,t for the weights 1{a_t = a}, c u and c, packed, (3, K, d (d + 1) / 2); zero where Σe is one for all rounds"""
+
+    @property
+    def dim(self) -> int:
+        return int((2 * self.products.shape[2]) ** 0.5) - 2
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.products.shape[1])
+
+    @property
+    def full(self) -> Floats:
+        """Σ weight vv', (4, K, d + 2, d + 2)"""
+        return unpack(self.products, self.dim + 2)
+
+    @property
+    def rounds(self) -> Floats:
+        """rounds in which each action was taken, (K,)"""
+        return self.products[0, :, 0]
+
+    def weighted_errors(self, error_cov: Floats | None) -> Floats:
+        """Σ weight Σe for the weights 1{a_t = a}, c u and c, (3, K, d, d), where Σe is one for all rounds, or None if it varied."""
+        if error_cov is None:
+            return unpack(self.errors, self.dim)
+        return self.products[[0, 1, 3], :, 0][:, :, None, None] * error_cov
+
+    def mean_error(self, error_cov: Floats | None) -> Floats:
+        """Σe, averaged over all rounds, (d, d)"""
+        return np.asarray(self.weighted_errors(error_cov)[0].sum(axis=0) / max(self.rounds.sum(), 1.0))
+
+    def mapped(self, matrix: Floats) -> "Crossproducts":
+        """The crossproducts of v -> matrix v, for a matrix that leaves 1 and r as they are; error covariances stay."""
+        return self._replace(products=pack(matrix @ self.full @ matrix.T))
+
+
+def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
+    """Those of some rounds of a log, in which Σe is one for all rounds or `varying`."""
+    d = rounds.predicted.shape[1]
+    found = no_rounds(n_actions, d)
+    _kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
+    if len(rounds.allowed) == len(rounds.stabilizer) == 1:
+        c = rounds.stabilizer[0] * rounds.allowed[0]
+        found.products[3] = c[:, None] * found.products[0].sum(axis=0)
+        found.squares[1] = c**2 * found.rounds.sum()
+    return found
+
+
+def no_rounds(n_actions: int, dim: int) -> Crossproducts:
+    """The crossproducts of an empty log."""
+    sizes = [(p * (p + 1)) // 2 for p in (dim + 2, dim)]
+    return Crossproducts(np.zeros((4, n_actions, sizes[0])), np.zeros((2, n_actions)), np.zeros((3, n_actions, sizes[1])))
+
+
+def merge(first: Crossproducts, second: Crossproducts) -> Crossproducts:
+    """The crossproducts of both logs together: the sum."""
+    return Crossproducts(*(a + b for a, b in zip(first, second, strict=True)))

@@ -12,7 +12,7 @@ from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described, digest
-from mebandit.moments import Rounds, add_rounds, zeros
+from mebandit.moments import Rounds, crossproducts, merge, no_rounds, pack, unpack
 from mebandit.policies import lin_ucb, meb, thompson
 from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
@@ -82,7 +82,7 @@ class ThresholdCell:
             actions=actions,
             rewards=np.einsum("td,td->t", tape.theta[0, actions], tape.context) + tape.noise,
             propensities=np.where(actions == 1, first, 1 - first),
-            error_cov=tape.error_cov,
+            errors=pack(tape.error_cov),
             allowed=tape.allowed,
             stabilizer=np.full((1, 2), 0.5),
         )
@@ -95,15 +95,14 @@ class ThresholdCell:
 
 def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     """θ̂_0 after each of `times` rounds, the bare formula; NaN until action 0 has been taken."""
-    weighting, correction = estimators.RECIPES[method]
-    moments, begun, found = zeros(2, 1), 0, np.full(times.size, np.nan)
+    products, begun, found = no_rounds(2, 1), 0, np.full(times.size, np.nan)
+    error_cov, bare = unpack(rounds.errors[0], 1), estimators.Options(guard="never")
     for i, end in enumerate(times):
         parts: list[Any] = [part[begun:end] if len(part) > 1 else part for part in rounds]
-        piece = Rounds(*parts)
-        moments = add_rounds(moments, piece, weighting=weighting, correction=correction)
+        products = merge(products, crossproducts(Rounds(*parts), 2, varying=False))
         begun = int(end)
-        if moments.rounds.min() > 0:
-            found[i] = estimators.solve(moments, correction=correction, guard="never").theta[0, 0]
+        if products.rounds.min() > 0:
+            found[i] = estimators.solve_log(products, [method], error_cov=error_cov, options=bare).fits[method].theta[0, 0]
     return found
 
 
