@@ -557,6 +557,43 @@ def write_target(a, spec, sums, fit, p):
 
 
 @jit
+def mark_faults(predicted, actions, rewards, propensities, errors, n_actions, faulty):
+    """Mark the rounds of a stored log that break a rule, and count them.
+
+    `propensities` has one column, for the action taken, or one for each action; `errors` none, one variance for each feature, or the
+    rows of the lower triangle of a covariance. NaN breaks every comparison.
+    """
+    d, k = predicted.shape[1], propensities.shape[1]
+    s, work = np.empty((d, d)), np.empty((d + 1) * (d + 2) // 2)
+    count = 0
+    for t in range(rewards.size):
+        a = actions[t]
+        good = acceptable(predicted[t]) and abs(rewards[t]) <= LARGEST and 0.0 <= a <= n_actions - 1.0 and a == math.floor(a)
+        if good and k == 1:
+            good = 0.0 < propensities[t, 0] <= 1.0
+        elif good:
+            total = 0.0
+            for b in range(k):
+                total += propensities[t, b]
+                good = good and propensities[t, b] >= 0.0
+            good = good and abs(total - 1.0) <= 1e-6 and propensities[t, int(a)] > 0.0
+        if good and errors.shape[1] == d:
+            for i in range(d):
+                good = good and 0.0 <= errors[t, i] <= LARGEST
+        elif good and errors.shape[1] > d:
+            j = 0
+            for i in range(d):
+                for c in range(i + 1):
+                    s[i, c] = errors[t, j]
+                    s[c, i] = errors[t, j]
+                    j += 1
+            good = is_covariance(s, work)
+        faulty[t] = not good
+        count += not good
+    return count
+
+
+@jit
 def add_products(products, squares, errors, varying, log):
     """Take rounds into the crossproducts of a log, see `mebandit.moments.Crossproducts`; error covariances only if `varying`.
 
@@ -613,90 +650,105 @@ def add_multiples(products, a, outer, w, wu):
 
 
 @jit
-def add_scores(meat, totals, unit, recipe, theta, kappa, plain, beta, seen, log):
-    """Sums of psi psi' over rounds for several methods, or of psi by unit; see `mebandit.estimators.Scores`.
+def write_scores(psi, start, weighting, theta, kappa, plain, beta, x, log):
+    """psi by action and round, (K p, rounds), for rounds start, start + 1, ... of a log; see `mebandit.estimators.Scores`.
 
-    psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting, x from `predicted` or, calibrated, from `seen`;
-    s = kappa w, or pi^nd(a) where the paper's formula was solved as it stands (`plain`).
+    psi = w x (x'theta - y) - s Sigma_e theta, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's formula was
+    solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^.
     """
     predicted, error, allowed, stabilizer = log.predicted, log.errors, log.allowed, log.stabilizer
-    n, d = predicted.shape
-    n_methods, n_actions, p = theta.shape
+    d = x.shape[1]
+    n_actions, p = theta.shape
     intercept = p - d
-    psi = np.zeros(n_actions * p)
-    used = np.zeros(n_actions, dtype=np.bool_)
-    taken = np.zeros((n_methods, n_actions, d))
-    for t in range(n):
+    taken = np.zeros((n_actions, d))
+    for b in range(n_actions):
+        packed_times(error, 0, theta, b, intercept, taken)
+    for k in range(psi.shape[1]):
+        t = start + k
         a, reward, propensity = log.actions[t], log.rewards[t], log.propensities[t]
-        s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
-        if t == 0 or error.shape[0] > 1:
-            for g in range(n_methods):
-                if recipe[g, 1] != NO_CORRECTION:
-                    for b in range(n_actions):
-                        packed_times(error, c, theta, g, b, intercept, taken)
-        for g in range(n_methods):
-            x = seen if recipe[g, 2] == 1 else predicted
-            for b in range(n_actions):
-                used[b] = False
-                if not allowed[m, b] or (recipe[g, 0] == UNIT and b != a):
-                    continue
-                nd, y = stabilizer[s, b], reward
-                w = 1.0
-                if recipe[g, 0] == INVERSE:
-                    w = nd / propensity if b == a else 0.0
-                elif recipe[g, 0] == PSEUDO:
-                    w, f = nd, beta[b, 0]
-                    for i in range(d):
-                        f += beta[b, 1 + i] * predicted[t, i]
-                    y = f + (reward - f) / propensity if b == a else f
-                taking = nd if plain[g, b] else kappa[g, b] * w
-                if w == 0.0 and taking == 0.0:
-                    continue
-                used[b] = True
-                fitted = theta[g, b, 0] if intercept else 0.0
+        s, m = entry(t, stabilizer.shape[0]), entry(t, allowed.shape[0])
+        for b in range(n_actions):
+            nd, y, w = stabilizer[s, b], reward, 0.0
+            if not allowed[m, b]:
+                nd = 0.0
+            elif weighting == PSEUDO:
+                w, y = nd, beta[b, 0]
                 for i in range(d):
-                    fitted += theta[g, b, intercept + i] * x[t, i]
-                away = w * (fitted - y)
-                if intercept:
-                    psi[b * p] = away
-                for i in range(d):
-                    psi[b * p + intercept + i] = away * x[t, i] - taking * taken[g, b, i]
-            if totals.shape[0] > 0:
-                for b in range(n_actions):
-                    if used[b]:
-                        for i in range(b * p, b * p + p):
-                            totals[unit[t], g, i] += psi[i]
-            else:
-                add_outer(meat[g], psi, used, p)
+                    y += beta[b, 1 + i] * predicted[t, i]
+                if a == b:
+                    y += (reward - y) / propensity
+            elif a == b:
+                w = nd / propensity if weighting == INVERSE else 1.0
+            taking = nd if plain[b] else kappa[b] * w
+            if error.shape[0] > 1 and taking != 0.0:
+                packed_times(error, t, theta, b, intercept, taken)
+            away = 0.0
+            if w != 0.0:
+                away = -y
+                for i in range(p):
+                    away += theta[b, i] * (1.0 if i < intercept else x[t, i - intercept])
+                away *= w
+            at = b * p + intercept
+            if intercept:
+                psi[at - 1, k] = away
+            for i in range(d):
+                psi[at + i, k] = away * x[t, i] - taking * taken[b, i]
 
 
 @spliced
-def packed_times(error, c, theta, g, b, intercept, out):
+def packed_times(error, c, theta, b, intercept, out):
     """out = Sigma_e theta for a packed Sigma_e."""
-    d = out.shape[2]
+    d = out.shape[1]
     for i in range(d):
-        out[g, b, i] = 0.0
+        out[b, i] = 0.0
     k = 0
     for i in range(d):
         for j in range(i, d):
-            out[g, b, i] += error[c, k] * theta[g, b, intercept + j]
+            out[b, i] += error[c, k] * theta[b, intercept + j]
             if j > i:
-                out[g, b, j] += error[c, k] * theta[g, b, intercept + i]
+                out[b, j] += error[c, k] * theta[b, intercept + i]
             k += 1
 
 
 @jit
-def add_outer(meat, psi, used, p):
-    """The upper triangle of psi psi', over the actions in use."""
-    for b in range(used.size):
-        if used[b]:
-            for i in range(b * p, b * p + p):
-                for j in range(i, b * p + p):
-                    meat[i, j] += psi[i] * psi[j]
-                for other in range(b + 1, used.size):
-                    if used[other]:
-                        for j in range(other * p, other * p + p):
-                            meat[i, j] += psi[i] * psi[j]
+def affine(x, matrix, offset):
+    """offset + matrix x for every row of x; for rows this short, faster than a library call that wakes its own threads."""
+    n, d = x.shape
+    out = np.empty((n, d))
+    for t in range(n):
+        for i in range(d):
+            y = offset[i]
+            for j in range(d):
+                y += matrix[i, j] * x[t, j]
+            out[t, i] = y
+    return out
+
+
+@jit
+def add_outer(meat, psi, p, apart):
+    """Sums of psi psi' over rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero."""
+    size, n = psi.shape
+    lanes = np.zeros(8)  # eight sums at a time: the compiler may use vector instructions without changing the order of additions
+    for i in range(size):
+        for j in range(i, (i // p + 1) * p if apart else size):
+            a, b = psi[i], psi[j]
+            for m in range(8):
+                lanes[m] = 0.0
+            for k in range(0, n - 7, 8):
+                for m in range(8):
+                    lanes[m] += a[k + m] * b[k + m]
+            for k in range(n - n % 8, n):
+                lanes[0] += a[k] * b[k]
+            for m in range(8):
+                meat[i, j] += lanes[m]
+
+
+@jit
+def add_by_unit(totals, unit, start, psi):
+    """Sums of psi by unit."""
+    for k in range(psi.shape[1]):
+        for i in range(psi.shape[0]):
+            totals[unit[start + k], i] += psi[i, k]
 
 
 # ---- the calibrated context ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import checks
+from mebandit import _kernels, checks
 from mebandit.values import Floats
 
 
@@ -48,9 +48,10 @@ class Calibration(NamedTuple):
 
     def apply(self, x: Floats, errors: Floats) -> Floats:
         """x̂ for predictions (T, d) whose errors have covariances (T or 1, d, d)."""
-        gain, away = self.gain(errors), x - self.mean
-        taken = away @ gain[0].T if len(gain) == 1 else np.einsum("tij,tj->ti", gain, away)
-        return np.asarray(x - taken)
+        gain = self.gain(errors)
+        if len(gain) == 1:
+            return np.asarray(_kernels.affine(x, np.eye(self.mean.size) - gain[0], gain[0] @ self.mean))
+        return np.asarray(x - np.einsum("tij,tj->ti", gain, x - self.mean))
 
 
 def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:

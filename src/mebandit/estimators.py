@@ -196,6 +196,9 @@ def estimate(
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
+CHUNK = 8192
+"""rounds whose scores are held at a time: they stay in the processor's cache"""
+
 
 class Options(NamedTuple):
     """How every method is solved."""
@@ -317,7 +320,7 @@ class Scores(NamedTuple):
     meat: Floats
     """Σ ψψ', upper triangle, (methods, K p, K p)"""
     totals: Floats
-    """Σ ψ by unit, (units, methods, K p); no units: rounds stand alone"""
+    """Σ ψ by unit, (methods, units, K p); no units: rounds stand alone"""
 
 
 @dataclass(frozen=True)
@@ -334,40 +337,30 @@ class Solution:
     def no_scores(self, units: int = 0) -> Scores:
         """The scores before any round."""
         size = next(iter(self.fits.values())).theta.size
-        return Scores(np.zeros((len(self.fits), size, size)), np.zeros((units, len(self.fits), size)))
+        return Scores(np.zeros((len(self.fits), size, size)), np.zeros((len(self.fits), units, size)))
 
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""
-        seen = rounds.predicted
-        if "rc" in self.fits:
-            seen = self.calibration.apply(rounds.predicted, unpack(rounds.errors, rounds.predicted.shape[1]))
-        _kernels.add_scores(
-            scores.meat,
-            scores.totals,
-            np.zeros(1, dtype=np.int64) if unit is None else unit,
-            self._recipes,
-            np.stack([fit.theta for fit in self.fits.values()]),
-            np.stack([fit.kappa for fit in self.fits.values()]),
-            np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in self.fits.items()]),
-            self.beta,
-            seen,
-            rounds,
-        )
-
-    @property
-    def _recipes(self) -> Integers:
-        """method -> weighting, correction, whether it reads x̂"""
-        rows = [(_kernels.UNIT, _kernels.NO_CORRECTION, 1) if method == "rc" else (*RECIPES[method], 0) for method in self.fits]
-        return np.array(rows, dtype=np.int64)
+        n, d = rounds.predicted.shape
+        for g, (method, fit) in enumerate(self.fits.items()):
+            x, weighting = rounds.predicted, RECIPES[method][0]
+            if method == "rc":
+                x, weighting = self.calibration.apply(x, unpack(rounds.errors, d)), _kernels.UNIT
+            plain = (fit.report == _kernels.SOLVED) & (method == "meb")
+            for start in range(0, n, CHUNK):
+                psi = np.empty((fit.theta.size, min(CHUNK, n - start)))
+                _kernels.write_scores(psi, start, weighting, fit.theta, fit.kappa, plain, self.beta, x, rounds)
+                if unit is None:
+                    _kernels.add_outer(scores.meat[g], psi, fit.theta.shape[1], weighting == _kernels.UNIT)
+                else:
+                    _kernels.add_by_unit(scores.totals[g], unit, start, psi)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""
         found = {}
         for g, (method, fit) in enumerate(self.fits.items()):
-            if len(scores.totals):
-                meat = scores.totals[:, g].T @ scores.totals[:, g]
-            else:
-                meat = np.triu(scores.meat[g]) + np.triu(scores.meat[g], 1).T
+            upper = np.triu(scores.meat[g])
+            meat = scores.totals[g].T @ scores.totals[g] if scores.totals.size else upper + np.triu(upper, 1).T
             k, p = fit.theta.shape
             bread = np.zeros((k, p, k, p))
             for a in range(k):

@@ -1,0 +1,292 @@
+"""Where the rows of a log come from, in pieces of bounded size: Parquet, CSV, a folder of either, a journal, tables and arrays."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.checks import LogError
+from mebandit.log import Log, read_journal
+
+ROWS = 65_536
+"""rows in a block"""
+CSV_BYTES = 8 << 20
+"""bytes of a CSV that are parsed at a time"""
+
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".tsv", ".gz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of a log hold what."""
+
+    predicted: tuple[str, ...]
+    """x̃, one column for each feature"""
+    action: str = "action"
+    reward: str = "reward"
+    propensity: tuple[str, ...] = ("propensity",)
+    """π(a) of the action taken; or π of every action in turn, zero where it was not allowed"""
+    unit: str | None = None
+    """whose rounds they are, for clustered standard errors"""
+    error: tuple[str, ...] = ()
+    """what varies in Σe: a variance for each feature (a number stands for itself), or the lower triangle row by row"""
+
+    @property
+    def numbers(self) -> list[str]:
+        """the columns that hold numbers, each once"""
+        named = [*self.predicted, self.action, self.reward, *self.propensity, *(name for name in self.error if constant(name) is None)]
+        return list(dict.fromkeys(named))
+
+    @property
+    def all(self) -> list[str]:
+        return list(dict.fromkeys([*self.numbers, *([self.unit] if self.unit else [])]))
+
+
+def constant(name: str) -> float | None:
+    """The number that a column's name stands for, if it is one."""
+    try:
+        return float(name)
+    except ValueError:
+        return None
+
+
+class Fault(NamedTuple):
+    """A row that breaks a rule."""
+
+    file: str
+    row: int
+    column: str
+    rule: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.file} row {self.row} column {self.column!r} must {self.rule}; got {self.value}."
+
+
+class Piece(NamedTuple):
+    """A part of a log that can be read by itself."""
+
+    file: str
+    start: int
+    """rows of its file before it"""
+    before: int
+    """rows of the log before its file"""
+    read: Callable[[], Iterable[Any]]
+    """its record batches"""
+    torn: tuple[Fault, ...] = ()
+    """rows of this part of the file that could not even be split into columns"""
+
+
+class Unparsable(Exception):
+    """A CSV holds something that is no number where numbers are meant: it has to be read as text."""
+
+
+def name_of(part: Any) -> str:
+    return str(part[0] if isinstance(part, tuple) else part)
+
+
+def batches_of(piece: Piece) -> Iterator[Any]:
+    """The record batches of a piece; what goes wrong while reading it names the file and the row."""
+    import pyarrow as pa
+
+    start = piece.start
+    try:
+        for batch in piece.read():
+            yield batch
+            start += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{piece.file} must be readable throughout; got damaged data after row {start} ({_reason(error)}).") from error
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160].rstrip(".")
+
+
+def table_pieces(part: tuple[str, Any], columns: Columns, before: int) -> Iterator[tuple[Piece, int]]:
+    name, table = part
+    for start in range(0, table.num_rows, ROWS):
+        rows = table.select(columns.all).slice(start, ROWS).combine_chunks().to_batches()
+        yield Piece(name, start, before, partial(iter, rows)), min(ROWS, table.num_rows - start)
+
+
+def parquet_pieces(path: Path, columns: Columns, before: int) -> Iterator[tuple[Piece, int]]:
+    """One piece for each row group."""
+    import pyarrow.parquet as pq
+
+    metadata, start = parquet_file(path).metadata, 0
+    alone = metadata.num_row_groups == 1
+
+    def read(group: int) -> Iterable[Any]:
+        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 20) as file:
+            yield from file.iter_batches(ROWS, row_groups=[group], columns=columns.all, use_threads=alone)
+
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if rows:
+            yield Piece(str(path), start, before, partial(read, group)), rows
+        start += rows
+
+
+def parquet_file(path: Path) -> Any:
+    """A Parquet file, opened; or one sentence."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{path} must be a whole Parquet file; got one that cannot be opened ({_reason(error)}).") from error
+
+
+def _csv_reader(path: Path, columns: Columns, careful: bool, torn: Callable[[Any], str]) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    kind = pa.string() if careful else pa.float64()
+    types = dict.fromkeys(columns.numbers, kind) | ({columns.unit: pa.string()} if columns.unit else {})
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=CSV_BYTES, use_threads=not careful),
+        parse_options=csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", invalid_row_handler=torn if careful else None),
+        convert_options=csv.ConvertOptions(column_types=types, include_columns=columns.all, strings_can_be_null=True),
+    )
+
+
+def csv_pieces(path: Path, columns: Columns, before: int, *, careful: bool) -> Iterator[tuple[Piece, int]]:
+    """One piece for each stretch that the CSV reader gives, already parsed; as numbers, or where that fails as text."""
+    import pyarrow as pa
+
+    broken: list[Fault] = []
+
+    def torn(row: Any) -> str:
+        rule, found = f"have {row.expected_columns} columns, like the header", f"{row.actual_columns}: {checks.shown(row.text)}"
+        broken.append(Fault(str(path), row.number - 1, "(all)", rule, found))
+        return "skip"
+
+    start = 0
+    try:
+        for batch in _csv_reader(path, columns, careful, torn):
+            mine: list[Fault] = []
+            while broken and broken[0].row <= start + batch.num_rows + len(mine) + 1:
+                mine.append(broken.pop(0))
+            rows = batch.num_rows + len(mine)
+            if rows:
+                yield Piece(str(path), start, before, partial(iter, [batch]), tuple(mine)), rows
+            start += rows
+            last = batch
+        if broken:
+            yield Piece(str(path), start, before, partial(iter, [last.slice(0, 0)]), tuple(broken)), len(broken)
+    except pa.ArrowInvalid as error:
+        if not careful:
+            raise Unparsable(path) from error
+        raise LogError(f"{path} must be a CSV; got one that cannot be read after row {start} ({_reason(error)}).") from error
+    except OSError as error:
+        raise LogError(f"{path} must be a readable file; got {_reason(error)}.") from error
+
+
+def expected_pieces(part: Any) -> int:
+    if isinstance(part, tuple):
+        return -(-int(part[1].num_rows) // ROWS)
+    return int(parquet_file(part).metadata.num_row_groups) if part.suffix in PARQUET else -(-part.stat().st_size // CSV_BYTES)
+
+
+def parts_of(log: Any) -> list[Any]:
+    """Files in the order in which they are read, or tables in memory."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise checks.MebanditError(
+            "To read logs, pyarrow must be installed; got none. Install it with: pip install 'mebandit[all]'"
+        ) from error
+    if isinstance(log, pa.Table):
+        return [("the table", log)]
+    if isinstance(log, Log):
+        return [("the journal", log.to_arrow())]
+    if isinstance(log, Mapping):
+        return [("the table", _table_of(log))]
+    if hasattr(log, "to_parquet") and hasattr(log, "columns"):
+        return [("the table", pa.Table.from_pandas(log, preserve_index=False))]
+    if isinstance(log, (str, Path)):
+        return _files(Path(log))
+    if isinstance(log, Sequence) and log:
+        return [part for each in log for part in parts_of(each)]
+    return checks.refuse("log", "be a path, a list of paths, a table, or arrays by name", checks.shown(log))
+
+
+def _table_of(arrays: Mapping[str, Any]) -> Any:
+    """Arrays by name as a table; a two-dimensional one is a column for each of its own: name_0, name_1, ..."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        if array.ndim > 2 or array.ndim == 0:
+            checks.refuse(f"log[{name!r}]", "have one or two dimensions", f"shape {array.shape}")
+        columns |= {name: array} if array.ndim == 1 else {f"{name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
+    if len({len(column) for column in columns.values()}) > 1:
+        checks.refuse("log", "have arrays of one length", ", ".join(f"{name}: {len(column)}" for name, column in columns.items()))
+    return pa.table(columns)
+
+
+def _files(path: Path) -> list[Any]:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in (*PARQUET, *CSV) and not file.name.startswith((".", "_")))
+        if not files:
+            raise LogError(f"a folder of logs must hold .parquet or .csv files; got none in {path}.")
+        return list(files)
+    if not path.is_file():
+        raise LogError(f"log must be a file or a folder that exists; got {path}.")
+    if path.suffix == ".jsonl":
+        return [(str(path), read_journal(path).to_arrow())]
+    if path.suffix not in (*PARQUET, *CSV):
+        raise LogError(f"log must be a .parquet, .csv, .tsv or .jsonl file; got {path}.")
+    return [path]
+
+
+def schema_of(part: Any) -> Any:
+    """The names and types of a part's columns; those of a CSV are not known beforehand."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if isinstance(part, tuple):
+        return part[1].schema
+    if part.suffix in PARQUET:
+        return parquet_file(part).schema_arrow
+    try:
+        options = csv.ParseOptions(delimiter="\t" if part.suffix == ".tsv" else ",", invalid_row_handler=lambda _: "skip")
+        reader = csv.open_csv(part, read_options=csv.ReadOptions(block_size=CSV_BYTES), parse_options=options)
+        return pa.schema([(name, pa.null()) for name in reader.schema.names])
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{part} must be a CSV with a header; got one that cannot be read ({_reason(error)}).") from error
+
+
+def listed(names: Sequence[str]) -> str:
+    return f"It has {', '.join(map(repr, names[:12]))}{', ...' if len(names) > 12 else ''}."
+
+
+def check_schema(schema: Any, columns: Columns, where: str) -> None:
+    import pyarrow as pa
+
+    for name in columns.all:
+        if name not in schema.names:
+            raise LogError(f"{where} must have a column {name!r}; got none of that name. {listed(schema.names)}")
+    for name in columns.numbers:
+        kind = schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        tests = (
+            pa.types.is_floating,
+            pa.types.is_integer,
+            pa.types.is_boolean,
+            pa.types.is_decimal,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_null,
+        )
+        if not any(test(kind) for test in tests):
+            raise LogError(f"{where} column {name!r} must hold numbers; got {kind}.")

@@ -1,0 +1,286 @@
+"""A log as checked blocks of arrays, read again and again, so that memory does not grow with the log.
+
+A row that breaks a rule is a `Fault` with its file, row, column and value; rows are counted from 1, the first after the header. What
+happens to faulty rows is for the reader of the blocks to say, but none goes unnoticed.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from os import cpu_count
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.analysis import formats
+from mebandit.analysis.formats import Columns, Fault, Piece
+from mebandit.checks import LogError
+from mebandit.moments import Rounds
+from mebandit.progress import progress_bar
+from mebandit.values import Floats, Integers
+
+T = TypeVar("T")
+
+
+class Block(NamedTuple):
+    """Some rows of a log, in their order, all good."""
+
+    start: int
+    """rows of the log before this block"""
+    rounds: Rounds
+    units: list[Any]
+    """the labels of the units in this block"""
+    unit: Integers
+    """for each row, which of these it belongs to; empty if there are no units"""
+    faults: list[Fault]
+    """rows that were left out"""
+
+
+@dataclass
+class Source:
+    """A log that can be gone through again and again."""
+
+    parts: list[Any]
+    """paths of files, or tables in memory by name"""
+    columns: Columns
+    n_actions: int
+    workers: int | None = None
+    progress: bool | Callable[[int, int], None] | None = None
+    careful: set[Path] = field(default_factory=set)
+    """CSV files that have to be read as text, because some of it is no number"""
+
+    def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
+        """work(block) over all blocks, merged in the order of the log, whatever the number of workers."""
+
+        def fold(piece: Piece) -> T | None:
+            found, start, torn = None, piece.start, piece.torn
+            for batch in formats.batches_of(piece):
+                part = work(self._block(batch, piece, start, torn))
+                found = part if found is None else merge(found, part)
+                start, torn = start + batch.num_rows, ()
+            return found
+
+        while True:
+            try:
+                return self._merged(fold, merge, what)
+            except formats.Unparsable as error:
+                self.careful.add(error.args[0])
+
+    def _merged(self, fold: Callable[[Piece], T | None], merge: Callable[[T, T], T], what: str) -> T:
+        """The pieces on several threads (reading and computing run without the interpreter's lock), a few of them in memory at a time."""
+        workers, found = self.workers or min(cpu_count() or 1, 8), None
+        waiting: deque[Future[T | None]] = deque()
+        pool = ThreadPoolExecutor(workers)
+        try:
+            with progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress) as done:
+                for piece in self._pieces():
+                    waiting.append(pool.submit(fold, piece))
+                    while len(waiting) > 2 * workers:
+                        found = _joined(found, waiting.popleft().result(), merge)
+                        done()
+                while waiting:
+                    found = _joined(found, waiting.popleft().result(), merge)
+                    done()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        if found is None:
+            raise LogError(f"the log must hold at least one round; got none in {', '.join(map(formats.name_of, self.parts))}.")
+        return found
+
+    def _pieces(self) -> Iterator[Piece]:
+        before = 0
+        for part in self.parts:
+            if isinstance(part, tuple):
+                pieces = formats.table_pieces(part, self.columns, before)
+            elif part.suffix in formats.PARQUET:
+                pieces = formats.parquet_pieces(part, self.columns, before)
+            else:
+                pieces = formats.csv_pieces(part, self.columns, before, careful=part in self.careful)
+            rows = 0
+            for piece, size in pieces:
+                yield piece
+                rows += size
+            before += rows
+
+    def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
+        """The good rows of a record batch as arrays, and what is wrong with the others."""
+        columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
+        numbers = {name: _numbers(batch.column(name)) for name in columns.numbers}
+        x = np.column_stack([numbers[name] for name in columns.predicted])
+        propensities = np.column_stack([numbers[name] for name in columns.propensity])
+        error = np.empty((n, len(columns.error)))
+        for i, name in enumerate(columns.error):
+            fixed = formats.constant(name)
+            error[:, i] = numbers[name] if fixed is None else fixed
+        faulty = np.zeros(n, dtype=np.bool_)
+        count = _kernels.mark_faults(x, numbers[columns.action], numbers[columns.reward], propensities, error, k, faulty)
+        unit: Integers = np.empty(0, dtype=np.int64)
+        units: list[Any] = []
+        if columns.unit:
+            unit, units = _labels(batch.column(columns.unit))
+            faulty |= unit < 0
+            count = int(faulty.sum())
+        faults = list(torn)
+        actions, rewards = numbers[columns.action], numbers[columns.reward]
+        if count:
+            numbered = _row_numbers(n, start, torn)
+            faults += [self._fault(batch, int(t), piece.file, int(numbered[t])) for t in np.flatnonzero(faulty)]
+            good = ~faulty
+            x, actions, rewards, propensities, error = x[good], actions[good], rewards[good], propensities[good], error[good]
+            unit = unit[good] if columns.unit else unit
+        chosen = actions.astype(np.int64)
+        taken = propensities[:, 0].copy() if len(columns.propensity) == 1 else propensities[np.arange(chosen.size), chosen]
+        allowed = np.ones((1, k), dtype=np.bool_) if len(columns.propensity) == 1 else propensities > 0
+        rounds = Rounds(x, chosen, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
+        return Block(piece.before + start, rounds, units, unit, faults)
+
+    def _fault(self, batch: Any, t: int, file: str, row: int) -> Fault:
+        """What is wrong with a row, in words: the first rule that it breaks."""
+        columns, k = self.columns, self.n_actions
+
+        def cell(name: str) -> tuple[float, str]:
+            raw = batch.column(name)[t].as_py()
+            value = float(_numbers(batch.column(name).slice(t, 1))[0])
+            return value, "nothing" if raw is None else repr(raw)
+
+        number = f"be a finite number of at most {_kernels.LARGEST:g} in size"
+        for name in (*columns.predicted, columns.reward):
+            value, shown = cell(name)
+            if not abs(value) <= _kernels.LARGEST:
+                return Fault(file, row, name, number, shown)
+        a, shown = cell(columns.action)
+        if not (0 <= a <= k - 1 and a == np.floor(a)):
+            remedy = "" if k > 2 else " (other numbers of actions: n_actions)"
+            return Fault(file, row, columns.action, f"be a whole number from 0 to {k - 1}{remedy}", shown)
+        given = {name: cell(name) for name in columns.propensity}
+        if len(given) == 1:
+            name, (value, shown) = next(iter(given.items()))
+            if not 0 < value <= 1:
+                return Fault(file, row, name, "be in (0, 1], the probability that the action was drawn with", shown)
+        else:
+            for name, (value, shown) in given.items():
+                if not 0 <= value <= 1 + 1e-6:
+                    return Fault(file, row, name, "be a probability", shown)
+            total, taken = sum(value for value, _ in given.values()), columns.propensity[int(a)]
+            if not given[taken][0] > 0:
+                return Fault(file, row, taken, "be positive, since its action was taken", given[taken][1])
+            if abs(total - 1) > 1e-6:
+                return Fault(file, row, ", ".join(columns.propensity), "sum to 1", f"{total:.6g}")
+        if columns.unit and batch.column(columns.unit)[t].as_py() is None:
+            return Fault(file, row, columns.unit, "name a unit", "nothing")
+        for name in columns.error:
+            if formats.constant(name) is None:
+                value, shown = cell(name)
+                if not abs(value) <= _kernels.LARGEST or (len(columns.error) == len(columns.predicted) and value < 0):
+                    return Fault(file, row, name, "be a variance of at least 0", shown)
+        shown = checks.shown(np.array([cell(name)[0] if formats.constant(name) is None else float(name) for name in columns.error]))
+        return Fault(file, row, ", ".join(columns.error), "be the lower triangle of a positive semidefinite matrix", shown)
+
+
+def _joined(found: T | None, part: T | None, merge: Callable[[T, T], T]) -> T | None:
+    if found is None or part is None:
+        return part if found is None else found
+    return merge(found, part)
+
+
+def packed_errors(error: Floats, d: int) -> Floats:
+    """Error columns, d variances or a lower triangle row by row, as packed covariances; one of zeros if there are none."""
+    rows, columns = np.triu_indices(d)
+    if error.shape[1] == 0:
+        return np.zeros((1, rows.size))
+    packed = np.zeros((len(error), rows.size))
+    if error.shape[1] == d:
+        packed[:, rows == columns] = error
+    else:
+        packed[:] = error[:, columns * (columns + 1) // 2 + rows]
+    return packed
+
+
+def _numbers(column: Any) -> Floats:
+    """A column as floats, NaN where it is empty or holds what is no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_floating(column.type):
+        try:
+            column = pc.cast(column, pa.float64())
+        except pa.ArrowInvalid:
+            return np.array([_number(value) for value in column.to_pylist()])
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _number(text: object) -> float:
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _labels(column: Any) -> tuple[Integers, list[Any]]:
+    """For each row the number of its label, -1 if it has none, and the labels."""
+    encoded = column.dictionary_encode()
+    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return indices.astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _row_numbers(n: int, start: int, torn: Sequence[Fault]) -> Integers:
+    """The rows of a file that n parsed rows are, counted from 1: those that could not be parsed count too."""
+    broken = {fault.row for fault in torn}
+    return np.array([row for row in range(start + 1, start + n + len(broken) + 1) if row not in broken][:n], dtype=np.int64)
+
+
+def open_log(log: Any, columns: Mapping[str, Any], *, n_actions: int | None = None) -> Source:
+    """The log behind a path, several paths, a folder, a table or arrays by name; columns are found and checked, nothing is read yet.
+
+    `columns` has the fields of `Columns`, as far as they are known; what is missing is looked for under the names that
+    `mebandit.read_journal(...).to_parquet(...)` gives: predicted_0, ..., propensity_0, ..., error_cov_0_0, ...
+    """
+    parts = formats.parts_of(log)
+    names = formats.schema_of(parts[0]).names
+    found = _columns(columns, names, formats.name_of(parts[0]))
+    for part in parts:
+        formats.check_schema(formats.schema_of(part), found, formats.name_of(part))
+    given = len(found.propensity)
+    if n_actions is None:
+        n_actions = given if given > 1 else 2
+    n_actions = checks.integer("n_actions", n_actions, 2)
+    if given not in (1, n_actions):
+        checks.refuse("propensity", f"name one column, or one for each of the {n_actions} actions", f"{given} columns")
+    return Source(parts, found, n_actions)
+
+
+def _columns(given: Mapping[str, Any], names: Sequence[str], where: str) -> Columns:
+    """The columns as given, and those that were not under their usual names."""
+
+    def numbered(stem: str) -> tuple[str, ...]:
+        matching = [name for name in names if re.fullmatch(stem + r"_\d+", name)]
+        return tuple(sorted(matching, key=lambda name: int(name.rsplit("_", 1)[1])))
+
+    chosen = {name: value for name, value in given.items() if value not in (None, ())}
+    if "predicted" not in chosen:
+        chosen["predicted"] = numbered("predicted")
+        if not chosen["predicted"]:
+            found = f"none, and {where} has no predicted_0 either. {formats.listed(names)}"
+            raise LogError(f"the columns of the predicted context must be named; got {found}")
+    d = len(chosen["predicted"])
+    if "propensity" not in chosen and "propensity" not in names:
+        chosen["propensity"] = numbered("propensity") or ("propensity",)
+    triangle = tuple(f"error_cov_{i}_{j}" for i in range(d) for j in range(i + 1))
+    if "error" not in chosen and set(triangle) <= set(names):
+        chosen["error"] = triangle
+    columns = Columns(**chosen)
+    if columns.error and len(columns.error) not in (d, d * (d + 1) // 2):
+        rule = f"name {d} columns of variances, or the {d * (d + 1) // 2} of a lower triangle"
+        checks.refuse(
+            "the error columns",
+            rule,
+            f"{len(columns.error)}: {', '.join(columns.error)}",
+            "A number may stand for a column: 0 for a feature without error.",
+        )
+    return columns
