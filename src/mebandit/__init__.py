@@ -3,12 +3,13 @@
 Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS 2024), and what follows from it.
 """
 
-from mebandit import environments, schedules
+from mebandit import environments, measurement, schedules
 from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
 from mebandit.learner import Learner
 from mebandit.log import read_journal
+from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
 from mebandit.results import Results
 from mebandit.schedules import clipped, standard
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Decision",
+    "ErrorModel",
     "Estimate",
     "InvalidInput",
     "Learner",
@@ -36,6 +38,7 @@ __all__ = [
     "estimate_moments",
     "greedy",
     "lin_ucb",
+    "measurement",
     "meb",
     "meb_dr",
     "meb_naive",

@@ -1,0 +1,85 @@
+"""Predicted classes: errors from a confusion matrix."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mebandit import checks
+from mebandit.measurement.model import ErrorModel, make_model, mixed, stacked
+from mebandit.values import Floats
+
+
+def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None) -> ErrorModel:
+    """Predicted classes, from a confusion matrix (K, K): rows are the truth, columns the prediction, as scikit-learn has it.
+
+    Counts, or row probabilities (each row sums to 1), which are then taken as known. With x and x̃ one-hot, P[i, j] the probability of
+    predicting j when i is true and p_i its i-th row,
+
+        E[x̃ | x = e_i] = p_i,  so b = 0, B = P';    V_i = B⁻¹ (diag(p_i) - p_i p_i') B⁻ᵀ;    Σe = Σ_i q_i V_i.
+
+    The shares q are `prevalence` if given, else the shares of the rows of counts, else equal; `error_cov_in` takes those of a log. The
+    prediction must err independently of the reward given the true class.
+
+    >>> model = from_confusion([[80, 20], [10, 90]])
+    >>> model.unbias([1.0, 0.0]).round(3)
+    array([ 1.286, -0.286])
+    """
+    P, counts = _row_probabilities(matrix)
+    K = len(P)
+    q = counts / counts.sum() if counts.any() else np.full(K, 1 / K)
+    if prevalence is not None:
+        q = checks.probabilities("prevalence", prevalence, np.ones(K, dtype=np.bool_))
+    B = np.ascontiguousarray(P.T)
+    return make_model(
+        "misclassified",
+        mixed(B, q),
+        B=B,
+        root=_multinomial_root(B, q, counts) if counts.any() else None,
+        sample_size=int(counts.sum()),
+        prevalence=q,
+    )
+
+
+def _row_probabilities(matrix: ArrayLike) -> tuple[Floats, Floats]:
+    """P, and how many predictions each row was counted from, (K,); zeros for probabilities."""
+    rows = checks.regular("matrix", matrix).shape[:1]
+    K = checks.integer("the number of classes", rows[0] if rows else 0, 2)
+    counted = checks.floats("matrix", matrix, (K, K))
+    total = counted.sum(axis=1)
+    if (counted < 0).any() or (total <= 0).any():
+        received = f"the row {checks.shown(counted[np.argmax((counted < 0).any(axis=1) | (total <= 0))])}"
+        checks.refuse("matrix", "have no negative entries and no empty rows", received, "Leave out classes that never occur.")
+    counts = total if not np.allclose(total, 1, rtol=0, atol=1e-6) else np.zeros(K)
+    if counts.any() and (counted != np.floor(counted)).any():
+        rule = "hold counts, or probabilities that sum to 1 in every row"
+        checks.refuse("matrix", rule, f"row sums {checks.shown(total)}", "Rows are the truth, columns the prediction.")
+    P = counted / total[:, None]
+    _require_separation(P, counts)
+    return P, counts
+
+
+def _require_separation(P: Floats, counts: Floats) -> None:
+    """Refuse a P whose smallest singular value s = u'Pv is near zero, or within three standard errors of it."""
+    U, singular, V = np.linalg.svd(P)
+    u, s, v = U[:, -1], singular[-1], V[-1]
+    se = math.sqrt(np.sum(u**2 * (P @ v**2 - (P @ v) ** 2) / counts)) if counts.any() else 0.0
+    if s < max(0.01, 3 * se):
+        rule = f"tell the classes apart, with a smallest singular value of its row probabilities above {max(0.01, 3 * se):.2g}"
+        checks.refuse("matrix", rule, f"{s:.2g}", "Merge classes that are predicted alike, or count more predictions.")
+
+
+def _multinomial_root(B: Floats, q: Floats, counts: Floats) -> Floats:
+    """F with F F' the sampling covariance of the parameters: each column p_i of B is a multinomial mean of counts_i draws.
+
+    (diag(√p) - p √p')(diag(√p) - p √p')' = diag(p) - p p'; the move of Ω = Σ_i q_i (diag(p_i) - p_i p_i') follows from that of p_i.
+    """
+    K = len(B)
+    columns = []
+    for i in range(K):
+        p = B[:, i]
+        for move in ((np.diag(np.sqrt(p)) - np.outer(p, np.sqrt(p))) / math.sqrt(counts[i])).T:
+            dB = np.zeros((K, K))
+            dB[:, i] = move
+            columns.append(stacked(np.zeros(K), dB, q[i] * (np.diag(move) - np.outer(move, p) - np.outer(p, move))))
+    return np.column_stack(columns)

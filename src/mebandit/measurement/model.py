@@ -1,0 +1,266 @@
+"""The value that all of this is about: an `ErrorModel`."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mebandit import checks
+from mebandit.checks import LogError
+from mebandit.files import write_whole
+from mebandit.measurement import words
+from mebandit.measurement.hypotheses import ChiSquare
+from mebandit.values import Booleans, Floats
+
+FORMAT, VERSION = "mebandit-error-model", 1
+KINDS = ("known", "replicates", "classical", "berkson", "biased", "misclassified", "reported")
+PAIRED = ("classical", "berkson", "biased")
+"""what validation pairs can be used as"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ErrorModel:
+    """What is known of the error of a prediction: E[x̃ | x] = b + B x, Var(x̃ | x) = Ω. Made by the functions of this module."""
+
+    kind: str
+    """how it is used: one of `KINDS`"""
+    offset: Floats
+    """b, (d,)"""
+    slope: Floats
+    """B, (d, d)"""
+    raw_cov: Floats
+    """Ω = Var(x̃ | x), (d, d)"""
+    parameters_cov: Floats
+    """sampling covariance of `parameters`; zero where nothing was estimated"""
+    sample_size: int
+    """pairs, subjects or counted predictions that it was estimated from; 0 where it was given"""
+    verdict: str = ""
+    """what pairs of prediction and truth say, however it is used: "classical", "berkson", "biased" or "undecided"; "" without pairs"""
+    tests: dict[str, ChiSquare] = field(default_factory=dict)
+    reliability: Floats
+    """Var x / (Var x + Σe) of each coordinate where the data were drawn, (d,); NaN where not known"""
+    prevalence: Floats
+    """the class shares at which Ω is taken, (d,), if misclassified; else empty"""
+    scale: Floats
+    """by how much a reported variance is multiplied, (d,)"""
+    scale_std_error: Floats
+    notes: dict[str, float] = field(default_factory=dict)
+    """`left_out` subjects, readings `averaged`, the `factor` by which a wrong choice between classical and Berkson would change θ"""
+
+    @property
+    def dim(self) -> int:
+        return self.offset.size
+
+    @property
+    def error_cov(self) -> Floats:
+        """Σe = B⁻¹ Ω B⁻ᵀ, the covariance of the error of `unbias(predicted)`, (d, d)"""
+        return pulled_back(self.slope, self.raw_cov)
+
+    @property
+    def parameters(self) -> Floats:
+        """φ = (b, B row by row, the upper triangle of Ω row by row), (d + d² + d(d+1)/2,)"""
+        return stacked(self.offset, self.slope, self.raw_cov)
+
+    def at(self, parameters: ArrayLike) -> "ErrorModel":
+        """The same model with other parameters: what a delta method differentiates.
+
+        Whether they make sense is not looked at. For "misclassified" Ω follows from B and the class shares, and what `parameters` say of it
+        is passed over; for "reported" the scale of the variances follows Ω.
+        """
+        d = self.dim
+        vector = checks.floats("parameters", parameters, (self.parameters.size,))
+        b, B, triangle = vector[:d], vector[d : d + d * d].reshape(d, d), vector[d + d * d :]
+        Ω = np.zeros((d, d))
+        Ω[np.triu_indices(d)] = triangle
+        Ω = np.triu(Ω) + np.triu(Ω, 1).T
+        if self.kind == "misclassified":
+            return replace(self, offset=b, slope=B, raw_cov=mixed(B, self.prevalence))
+        before = np.diag(self.raw_cov)
+        moved = np.divide(np.diag(Ω), before, out=np.ones(d), where=before > 0)
+        return replace(self, offset=b, slope=B, raw_cov=Ω, scale=self.scale * moved if self.kind == "reported" else self.scale)
+
+    @property
+    def error_cov_std_error(self) -> Floats:
+        """Standard errors of `error_cov` by the delta method, (d, d)"""
+        se, φ = np.sqrt(np.diag(self.parameters_cov)), self.parameters
+        free = np.flatnonzero(se > 0)
+        J = np.empty((self.dim**2, free.size))
+        for column, k in enumerate(free):
+            step = np.zeros(φ.size)
+            step[k] = max(1e-3 * float(se[k]), 1e-7 * abs(float(φ[k])))  # small beside the uncertainty, large beside rounding
+            J[:, column] = (self.at(φ + step).error_cov - self.at(φ - step).error_cov).ravel() / (2 * step[k])
+        variance = np.einsum("ik,kl,il->i", J, self.parameters_cov[np.ix_(free, free)], J)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)).reshape(self.dim, self.dim))
+
+    def unbias(self, predicted: ArrayLike) -> Floats:
+        """B⁻¹ (x̃ - b): predictions whose error is uncorrelated with the truth, of shape (d,) or (n, d) as given."""
+        shape = (self.dim,) if checks.regular("predicted", predicted).ndim < 2 else (None, self.dim)
+        x = checks.floats("predicted", predicted, shape)
+        same = identity_rows(self.slope) & (self.offset == 0)
+        if same.all():
+            return x.copy()
+        unbiased = np.linalg.solve(self.slope, (x - self.offset).T).T
+        return np.ascontiguousarray(np.where(same, x, unbiased), dtype=np.float64)
+
+    def error_cov_in(self, mean: ArrayLike) -> Floats:
+        """Σe in a log whose unbiased predictions have this mean, (d, d).
+
+        The error of a predicted class depends on the true class, Σe = Σ_i q_i V_i with the shares q of the classes in the log, which `mean`
+        estimates (negative shares count as none). For all other kinds this is `error_cov`.
+        """
+        q = np.maximum(checks.floats("mean", mean, (self.dim,)), 0.0)
+        if self.kind != "misclassified":
+            return self.error_cov
+        if q.sum() == 0:
+            checks.refuse("mean", "have a positive entry", checks.shown(np.asarray(mean)), "It is the mean of `unbias(predicted)`.")
+        return pulled_back(self.slope, mixed(self.slope, q / q.sum()))
+
+    def covariances(self, variances: ArrayLike) -> Floats:
+        """Σe,t = diag(scale v_t) for the variances v that a prediction reports of itself: (n, d) -> (n, d, d)."""
+        if self.kind != "reported":
+            checks.refuse("covariances", "be asked of a model made by from_variances", f"the kind {self.kind!r}", "Use error_cov.")
+        v = non_negative("variances", variances, (None, self.dim))
+        return np.asarray((self.scale * v)[:, :, None] * np.eye(self.dim))
+
+    def describe(self) -> str:
+        """A few lines for people: what it is, how large the errors are, what was tested, and what to do."""
+        return words.describe(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON; every number keeps every bit."""
+        plain = {name: _to_plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        try:
+            write_whole(Path(path), json.dumps({"format": FORMAT, "version": VERSION, **plain}, allow_nan=False, indent=1) + "\n")
+        except OSError as error:
+            raise LogError(f"an error model must be saved where a file can be written; got {path} ({error.strerror}).") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ErrorModel":
+        """Read what `save` wrote, every part checked."""
+        try:
+            data = json.loads(Path(path).read_bytes())
+        except OSError as error:
+            raise LogError(f"an error model must be a readable file; got {path} ({error.strerror}).") from error
+        except ValueError as error:
+            raise LogError(
+                f"{path} must be a JSON file written by ErrorModel.save; got something else ({type(error).__name__})."
+            ) from error
+        if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+            found = f"{data.get('format')!r} version {data.get('version')!r}" if isinstance(data, dict) else type(data).__name__
+            raise LogError(f"{path} must be a {FORMAT} version {VERSION}; got {found}.")
+        try:
+            return _from_plain(data)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise LogError(f"{path} must be an undamaged error model; got one in which this is wrong: {reason}.") from error
+
+
+def pulled_back(B: Floats, Ω: Floats) -> Floats:
+    """B⁻¹ Ω B⁻ᵀ; Ω itself where B is the identity."""
+    same = identity_rows(B)
+    if same.all():
+        return Ω.copy()
+    Σ = np.linalg.solve(B, np.linalg.solve(B, Ω).T)
+    Σ = (Σ + Σ.T) / 2
+    exact = same & (np.diag(Ω) == 0)
+    Σ[exact], Σ[:, exact] = 0.0, 0.0  # no error stays no error, rounding or not
+    return np.asarray(Σ)
+
+
+def identity_rows(B: Floats) -> Booleans:
+    return np.asarray((np.eye(len(B)) == B).all(axis=1))
+
+
+def mixed(B: Floats, q: Floats) -> Floats:
+    """Ω = Σ_i q_i (diag(p_i) - p_i p_i') for predicted classes, p_i the i-th column of B."""
+    return np.asarray(np.diag(B @ q) - (B * q) @ B.T)
+
+
+def stacked(b: Floats, B: Floats, Ω: Floats) -> Floats:
+    """(b, B row by row, upper triangle of Ω row by row), for one model or for one contribution per subject in front."""
+    d = b.shape[-1]
+    rows, columns = np.triu_indices(d)
+    return np.concatenate([b, B.reshape(*b.shape[:-1], d * d), Ω[..., rows, columns]], axis=-1)
+
+
+def make_model(
+    kind: str, Ω: Floats, *, b: Floats | None = None, B: Floats | None = None, root: Floats | None = None, **rest: Any
+) -> ErrorModel:
+    """A model, its defaults filled in; `root` is F with F F' the covariance of its parameters, (size, anything)."""
+    d = len(Ω)
+    size = d + d * d + d * (d + 1) // 2
+    usual: dict[str, Any] = {
+        "sample_size": 0,
+        "reliability": np.where(np.diag(Ω) == 0, 1.0, np.nan),
+        "prevalence": np.empty(0),
+        "scale": np.ones(d),
+        "scale_std_error": np.zeros(d),
+    }
+    return ErrorModel(
+        kind=kind,
+        offset=np.zeros(d) if b is None else b,
+        slope=np.eye(d) if B is None else B,
+        raw_cov=(Ω + Ω.T) / 2,
+        parameters_cov=np.zeros((size, size)) if root is None else root @ root.T,
+        **(usual | rest),
+    )
+
+
+def reliability_of(truth_variance: Floats, Σ: Floats) -> Floats:
+    """Var x / (Var x + Σe) by coordinate; 1 where there is no error."""
+    total = truth_variance + np.diag(Σ)
+    return np.divide(truth_variance, total, out=np.ones(len(Σ)), where=np.diag(Σ) > 0)
+
+
+def non_negative(what: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Floats:
+    v = checks.floats(what, value, shape)
+    if (v < 0).any():
+        i, j = (int(k) for k in np.argwhere(v < 0)[0])
+        checks.refuse(what, "be at least 0", f"{v[i, j]} at [{i}, {j}]", "They are variances, not logarithms or differences.")
+    return v
+
+
+def _to_plain(value: Any) -> Any:
+    """Arrays as lists, with null for what is not known."""
+    if isinstance(value, np.ndarray):
+        return [None if v != v else v for v in value.tolist()] if value.ndim == 1 else value.tolist()
+    return {key: list(test) if isinstance(test, tuple) else test for key, test in value.items()} if isinstance(value, dict) else value
+
+
+def _from_plain(data: dict[str, Any]) -> ErrorModel:
+    d = checks.integer("the length of offset", len(data["offset"]), 1)
+    size = d + d * d + d * (d + 1) // 2
+    kind = checks.one_of("kind", data["kind"], KINDS)
+    B = checks.floats("slope", data["slope"], (d, d))
+    if np.linalg.cond(B) > 1e12:
+        checks.refuse("slope", "be a matrix that can be inverted", checks.shown(B))
+    q = checks.floats("prevalence", data["prevalence"] or np.empty(0), (d if kind == "misclassified" else 0,))
+    known = [np.nan if v is None else checks.number("reliability", v, "be from 0 to 1", 0.0, 1.0) for v in data["reliability"]]
+    return ErrorModel(
+        kind=kind,
+        offset=checks.floats("offset", data["offset"], (d,)),
+        slope=B,
+        raw_cov=checks.covariance("raw_cov", checks.floats("raw_cov", data["raw_cov"], (d, d)), d),
+        parameters_cov=checks.covariance("parameters_cov", checks.floats("parameters_cov", data["parameters_cov"], (size, size)), size),
+        sample_size=checks.integer("sample_size", data["sample_size"], 0),
+        verdict=checks.one_of("verdict", data["verdict"], ("", *PAIRED, "undecided")),
+        tests={name: _test_from_plain(name, values) for name, values in data["tests"].items()},
+        reliability=checks.shaped("reliability", known, (d,)),
+        prevalence=checks.probabilities("prevalence", q, np.ones(d, dtype=np.bool_)) if q.size else q,
+        scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
+        scale_std_error=non_negative("scale_std_error", checks.floats("scale_std_error", data["scale_std_error"], (d,))[None], (1, d))[0],
+        notes={name: checks.number("notes", value, low=0.0) for name, value in data["notes"].items()},
+    )
+
+
+def _test_from_plain(name: str, values: list[Any]) -> ChiSquare:
+    statistic, df, p_value = values
+    words.name_of_test(name)
+    return ChiSquare(
+        checks.number("statistic", statistic, "be a number of at least 0", 0.0),
+        checks.integer("df", df, 0),
+        checks.number("p_value", p_value, "be from 0 to 1", 0.0, 1.0),
+    )

@@ -1,0 +1,81 @@
+"""An error model in words: the lines of `ErrorModel.describe`."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mebandit.measurement.model import ErrorModel
+
+_SOURCES = {
+    "known": "taken as given",
+    "replicates": "from {n} subjects with repeated readings",
+    "classical": "from {n} pairs of prediction and truth",
+    "berkson": "from {n} pairs of prediction and truth",
+    "biased": "from {n} pairs of prediction and truth",
+    "misclassified": "from {n} predicted classes with their truth",
+    "reported": "its scale from {n} pairs of prediction and truth",
+}
+
+_SUBTRACT = "What to do: give the predictions as they are, and error_cov, to a method that corrects for it."
+_UNBIAS = "What to do: give unbias(predicted) and error_cov, never the raw predictions with a covariance, to a method that corrects for it."
+
+_ADVICE = {
+    "known": _SUBTRACT,
+    "replicates": _SUBTRACT,
+    "classical": _SUBTRACT,
+    "berkson": _UNBIAS,
+    "biased": _UNBIAS,
+    "misclassified": "What to do: give unbias(one-hot predictions) and error_cov_in(their mean) to a method that corrects for it.",
+    "reported": "What to do: give the predictions as they are, and covariances(their variances), to a method that corrects for it.",
+}
+
+
+def describe(model: "ErrorModel") -> str:
+    """What it is, how large the errors are, what was tested, and what to do."""
+    source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
+    lines = [f"{model.kind} error, {source}"]
+    if model.notes.get("left_out"):
+        lines.append(f"{model.notes['left_out']:.0f} subjects with fewer than two readings were left out")
+    lines += [_coordinate_line(model, j) for j in range(model.dim)]
+    lines += [f"{name_of_test(name)}: {test}" for name, test in model.tests.items()]
+    if model.verdict:
+        lines.append(f"the pairs say: {model.verdict}")
+    return "\n".join([*lines, _advice(model)])
+
+
+def _advice(model: "ErrorModel") -> str:
+    """One sentence on what to do."""
+    if model.verdict == "berkson" and model.kind in ("classical", "reported"):
+        return "What to do: do not subtract this covariance; use least squares on the raw predictions, or from_validation without `assume`."
+    if model.verdict == "biased" and model.kind in ("classical", "reported"):
+        return "What to do: do not use these predictions as they are; take from_validation without `assume`, and its unbias(predicted)."
+    advice = _ADVICE[model.kind]
+    if model.verdict == "undecided":
+        doubt = "classical and Berkson error cannot be told apart here"
+        factor = model.notes["factor"]
+        cost = f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
+        advice = f"{advice[:-1]}; {doubt}, and {cost}."
+    return advice
+
+
+def _coordinate_line(model: "ErrorModel", j: int) -> str:
+    variance, error = model.error_cov[j, j], model.error_cov_std_error[j, j]
+    if variance == 0:
+        return f"coordinate {j}: no error"
+    line = f"coordinate {j}: error variance {variance:.3g}"
+    line += f" (s.e. {error:.2g})" if error > 0 else ""
+    if model.kind == "reported" and model.sample_size:
+        line += f", {model.scale[j]:.3g} (s.e. {model.scale_std_error[j]:.2g}) times what is reported"
+    return line + (f", reliability {model.reliability[j]:.2f}" if np.isfinite(model.reliability[j]) else "")
+
+
+def name_of_test(name: str) -> str:
+    kind, _, coordinate = name.partition(" ")
+    return {
+        "classical": "test of classical error",
+        "berkson": "test of Berkson error",
+        "shift": "test of readings with the same mean",
+        "level": f"test of an error variance that is the same at all levels, coordinate {coordinate}",
+        "calibration": f"test of reported variances that are right, coordinate {coordinate}",
+    }[kind]
