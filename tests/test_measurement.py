@@ -30,7 +30,10 @@ CONFUSION = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.05, 0.1, 0.85]])
 def make_pairs(kind: str, d: int, n: int, seed: int, *, skewed: bool = False, intercept: bool = False) -> tuple[Floats, Floats]:
     """(predicted, truth) with error of a kind; skewed: exponential contexts, and skewed errors whose variance grows with the level."""
     rng = np.random.default_rng([seed, d])
-    draw = (lambda: rng.exponential(1, (n, d)) - 1) if skewed else (lambda: rng.normal(0, 1, (n, d)))
+
+    def draw() -> Floats:
+        return rng.exponential(1, (n, d)) - 1 if skewed else rng.normal(0, 1, (n, d))
+
     start = 1 + draw() @ MIX[:d, :d]
     error = 0.55 * draw() * (np.sqrt(0.5 + 0.5 * np.minimum(start**2, 9)) if skewed else 1.0)
     if kind == "berkson":
@@ -168,6 +171,24 @@ def test_coordinates_without_error_stay_as_they_are() -> None:
     mb.estimate(model.unbias(predicted)[:, 3:], home[:, 0].astype(int), truth[:, 4], np.full(2000, 0.5), model.error_cov[3:, 3:])
 
 
+def test_no_error_stays_no_error_however_much_it_explains() -> None:
+    rng = np.random.default_rng(3)
+    known, x = rng.normal(0, 1e-3, (500, 1)), rng.normal(0, 1, (500, 1))
+    predicted = np.hstack([known, 900 * known + 0.7 * x + rng.normal(0, 0.3, x.shape)])
+    model = from_validation(predicted, np.hstack([known, x]))
+    assert model.slope[1, 0] == pytest.approx(900, rel=0.1)
+    assert not model.error_cov[0].any()
+    np.testing.assert_array_equal(model.unbias(predicted)[:, 0], known[:, 0])
+
+
+def test_errors_that_repeat_each_other_count_once() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(0, 1, (500, 2))
+    model = from_validation(x + rng.normal(0, 0.5, (500, 1)), x, assume="classical")
+    assert model.tests["classical"].df == 3  # 1, x_0, x_1 for one error, not for two
+    assert model.verdict == "classical"
+
+
 def test_a_perfect_prediction_has_no_error() -> None:
     x = np.random.default_rng(0).normal(0, 1, (100, 2))
     model = from_validation(x, x)
@@ -274,6 +295,8 @@ def test_replicates_find_the_error_and_what_is_wrong_with_it() -> None:
     np.testing.assert_allclose(model.reliability, [4 / (4 + 0.64 / 3), 4 / (4 + 1.44 / 3)], atol=0.02)
     assert min(test.p_value for test in model.tests.values()) > 0.01
     assert model.tests["shift"].df == 4
+    single = from_replicates(rng.normal(0, 1, (4000, 1, 1)) + rng.normal(0, math.sqrt(2), (4000, 2, 1)))
+    np.testing.assert_allclose(single.reliability, 1 / 3, atol=0.05)
     shifted = from_replicates(clean + np.array([0.0, 0.2, 0.0])[None, :, None]).tests
     assert shifted["shift"].p_value < 1e-6
     growing = from_replicates(truth + rng.normal(0, 1, (1500, 3, 2)) * np.abs(truth) * [0.3, 0.0]).tests
@@ -418,7 +441,7 @@ def test_every_model_describes_unbiases_and_saves_itself(kind: str, tmp_path: Pa
     model = MODELS[kind]()
     assert model.kind == kind
     lines = model.describe().splitlines()
-    assert lines[0].startswith(f"{kind} error")
+    assert lines[0].startswith(f"kind: {kind}, ")
     assert lines[-1].startswith("What to do: ")
     assert sum(line.startswith("coordinate") for line in lines) == model.dim
     x = np.random.default_rng(0).normal(0, 1, (5, model.dim))

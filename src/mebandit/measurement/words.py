@@ -34,7 +34,7 @@ _ADVICE = {
 def describe(model: "ErrorModel") -> str:
     """What it is, how large the errors are, what was tested, and what to do."""
     source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
-    lines = [f"{model.kind} error, {source}"]
+    lines = [f"kind: {model.kind}, {source}"]
     if model.notes.get("left_out"):
         lines.append(f"{model.notes['left_out']:.0f} subjects with fewer than two readings were left out")
     lines += [_coordinate_line(model, j) for j in range(model.dim)]
