@@ -4,6 +4,7 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 """
 
 from mebandit import environments, measurement, schedules
+from mebandit.analysis.inference import Analysis, fit
 from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
@@ -19,6 +20,7 @@ from mebandit.values import Decision, Observation, Round
 __version__ = "0.1.0"
 
 __all__ = [
+    "Analysis",
     "Decision",
     "ErrorModel",
     "Estimate",
@@ -36,6 +38,7 @@ __all__ = [
     "environments",
     "estimate",
     "estimate_moments",
+    "fit",
     "greedy",
     "lin_ucb",
     "measurement",

@@ -725,6 +725,82 @@ def affine(x, matrix, offset):
 
 
 @jit
+def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
+    """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
+
+    `forecast` has the probability of every action where that is known, else no column.
+    """
+    x, error, allowed = log.predicted, log.errors, log.allowed
+    n, d = x.shape
+    n_actions, p = theta.shape
+    intercept = p - d
+    bins, levels, parts = tally.propensity.shape[1], tally.forecast.shape[1], tally.segments.shape[0]
+    size = packed_size(d)
+    scores = np.zeros(n_actions)
+    for t in range(n):
+        a, propensity = log.actions[t], log.propensities[t]
+        c, m = entry(t, error.shape[0]), entry(t, allowed.shape[0])
+        tally.propensity[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
+        tally.least[a] = min(tally.least[a], propensity)
+        tally.inverse[a, 0] += 1.0 / propensity
+        tally.inverse[a, 1] += (1.0 - propensity) / (propensity * propensity)
+        if propensity < floor * (1.0 - 1e-9):
+            tally.below[0] += 1.0
+        for b in range(forecast.shape[1]):
+            q = forecast[t, b]
+            level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
+            tally.forecast[b, level, 0] += 1.0
+            tally.forecast[b, level, 1] += 1.0 if a == b else 0.0
+            tally.forecast[b, level, 2] += q
+            tally.forecast[b, level, 3] += q * (1.0 - q)
+        part = min((first + t) * parts // total, parts - 1)
+        tally.segments[part, 0] += 1.0
+        k = 1 + d
+        for i in range(d):
+            tally.segments[part, 1 + i] += x[t, i]
+            for j in range(i, d):
+                tally.segments[part, k] += x[t, i] * x[t, j]
+                tally.segments[part, size + k] += error[c, k - 1 - d]
+                k += 1
+            away = (x[t, i] - mean[i]) / scale[i]
+            tally.powers[0, i] += away**3
+            tally.powers[1, i] += away**4
+        # the gap between the two best actions, and the error's standard deviation in its direction
+        top, next_best = -1, -1
+        for b in range(n_actions):
+            if allowed[m, b]:
+                scores[b] = theta[b, 0] if intercept else 0.0
+                for i in range(d):
+                    scores[b] += theta[b, intercept + i] * x[t, i]
+                if top < 0 or scores[b] > scores[top]:
+                    top, next_best = b, top
+                elif next_best < 0 or scores[b] > scores[next_best]:
+                    next_best = b
+        if next_best >= 0:
+            gap, variance, k = scores[top] - scores[next_best], 0.0, 0
+            for i in range(d):
+                u = theta[top, intercept + i] - theta[next_best, intercept + i]
+                for j in range(i, d):
+                    v = theta[top, intercept + j] - theta[next_best, intercept + j]
+                    variance += (1.0 if i == j else 2.0) * u * v * error[c, k]
+                    k += 1
+            sd = math.sqrt(max(variance, 0.0))
+            tally.close[0] += 1.0
+            tally.close[1] += 1.0 if gap < sd else 0.0
+            tally.close[2] += 1.0 if gap < 1.959964 * sd else 0.0
+        if error.shape[0] > 1:
+            k = 0
+            for i in range(d):
+                v, y = error[c, k], (x[t, i] - mean[i]) ** 2
+                k += d - i
+                tally.reported[i, 0] += v
+                tally.reported[i, 1] += v * v
+                tally.reported[i, 2] += y
+                tally.reported[i, 3] += v * y
+                tally.reported[i, 4] += y * y
+
+
+@jit
 def add_outer(meat, psi, p, apart):
     """Sums of psi psi' over rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero."""
     size, n = psi.shape

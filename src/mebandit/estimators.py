@@ -19,14 +19,16 @@ propensities and varies least, and it is right where E[x | x̃] is linear, as fo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
+from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
+from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, unpack
 from mebandit.values import Booleans, Floats, Integers
 
@@ -59,8 +61,11 @@ class Fit(NamedTuple):
     """the share of the error covariance that was taken out, (K,)"""
 
 
-def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str = "auto") -> Fit:
-    """Solve for every arm from running sums; see the head of this file, and `mebandit.estimate` for arrays."""
+def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str = "auto", strict: bool = True) -> Fit:
+    """Solve for every arm from running sums; see the head of this file, and `mebandit.estimate` for arrays.
+
+    Where there is no solution, that is an error if `strict`, else NaN.
+    """
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
     fit = np.zeros((k, _kernels.fit_width(p)))
@@ -70,9 +75,11 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
         _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
-    if (report == _kernels.SINGULAR).any():
-        arm = int(np.argmax(report == _kernels.SINGULAR))
+    singular = report == _kernels.SINGULAR
+    if singular.any() and strict:
+        arm = int(np.argmax(singular))
         raise _unidentified(arm, int(moments.rounds[arm]))
+    fit[singular, :p] = np.nan
     taken = moments.played_error * kappa[:, None, None]
     plain = report == _kernels.SOLVED
     if correction == _kernels.OFFERED:
@@ -121,6 +128,12 @@ class Estimate:
         k, d = self.theta.shape
         return np.sqrt(np.diag(self.covariance)).reshape(k, -1)[:, -d:]
 
+    @property
+    def intercept_std_error(self) -> Floats:
+        """Of the intercepts, (K,); zero unless they were fitted"""
+        k, d = self.theta.shape
+        return np.sqrt(np.diag(self.covariance)).reshape(k, -1)[:, 0] if len(self.covariance) > k * d else np.zeros(k)
+
     def interval(self, level: float = 0.95) -> Floats:
         """Normal confidence intervals for θ, (K, d, 2)."""
         return _interval(self.theta, self.std_error, level)
@@ -145,7 +158,7 @@ def estimate(
     actions: ArrayLike,
     rewards: ArrayLike,
     propensities: ArrayLike,
-    error_cov: ArrayLike,
+    error_cov: ArrayLike | ErrorModel,
     *,
     n_actions: int = 2,
     method: str = "meb",
@@ -159,7 +172,8 @@ def estimate(
     """Reward parameters of every arm from a log of rounds in which the context was predicted with error.
 
     predicted is (T, d), actions and rewards (T,); propensities are those the actions were drawn with, (T,) for the chosen
-    action or (T, K) for all; error_cov is Σe, (d, d), or Σe,t by round, (T, d, d), known or estimated (Sec. 2.4).
+    action or (T, K) for all; error_cov is Σe, (d, d), or Σe,t by round, (T, d, d), known or estimated (Sec. 2.4), or an `ErrorModel`, whose
+    own uncertainty is then part of the standard errors.
     `method` is "ridge", "naive", "meb", "dr" or "rc"; see the head of this file for the formulas. `stabilizer` is π^nd, (K,) or (T, K);
     a constant one cancels, one that differs between rounds weights them. `allowed` is (T, K); without it an action of propensity zero in
     (T, K) propensities was not allowed. `guard`: "auto" is the formula itself wherever its matrix is safely positive definite and Fuller's
@@ -183,15 +197,21 @@ def estimate(
         intercept=checks.truth("intercept", intercept),
         guard=checks.one_of("guard", guard, GUARDS),
     )
-    rounds = check_rounds(predicted, actions, rewards, propensities, error_cov, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
+    model, given = (error_cov, error_cov.error_cov) if isinstance(error_cov, ErrorModel) else (None, error_cov)
+    rounds = check_rounds(predicted, actions, rewards, propensities, given, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
     clusters = _clusters(unit, rounds.rewards.size)
-    constant = unpack(rounds.errors[0], rounds.predicted.shape[1]) if len(rounds.errors) == 1 else None
-    products = crossproducts(rounds, n_actions, varying=constant is None)
-    calibrated = calibrated_products(rounds, calibration_of(products, constant), n_actions) if method == "rc" and constant is None else None
+    varying = len(rounds.errors) > 1
+    raw = crossproducts(rounds, n_actions, varying=varying)
+    correction = Correction(unpack(rounds.errors[0], rounds.predicted.shape[1]), varying, model).settled(raw)
+    products, ready = correction.unbiased(raw), correction.ready(rounds)
+    if model is not None:
+        warn_if_berkson(model, products.full[0].sum(axis=0)[1:-1, 1:-1] / max(rounds.rewards.size, 1))
+    constant = None if varying else correction.mean_cov
+    calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if method == "rc" and varying else None
     solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=options)
     scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
-    solution.add_scores(scores, rounds, clusters)
-    return solution.estimates(scores)[method]
+    solution.add_scores(scores, ready, clusters)
+    return with_model_uncertainty(solution.estimates(scores), raw, correction, options)[method]
 
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
@@ -284,6 +304,7 @@ def solve_log(
     error_cov: Floats | None,
     options: Options,
     calibrated: Crossproducts | None = None,
+    strict: bool = True,
 ) -> "Solution":
     """θ by every method from the crossproducts of a log.
 
@@ -300,7 +321,7 @@ def solve_log(
             given = calibrated if error_cov is None and calibrated is not None else products.mapped(_calibrating(prepared, error_cov))
         moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
         correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
-        fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard)
+        fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
     return Solution(moments, fits, beta, prepared, products.rounds.copy(), options)
 
 
@@ -371,6 +392,30 @@ class Solution:
                 fit, self.moments[method], covariance, method=method, intercept=self.options.intercept, counted=self.rounds
             )
         return found
+
+
+def with_model_uncertainty(
+    estimates: dict[str, Estimate], raw: Crossproducts, correction: Correction, options: Options
+) -> dict[str, Estimate]:
+    """Estimates whose covariances include what the uncertainty of an estimated error model adds: J Var(φ̂) J', J = dθ/dφ.
+
+    The derivative is taken by central differences, on the crossproducts: the log need not be read again.
+    """
+    model = correction.model
+    if model is None or correction.varying or not model.parameters_cov.any():
+        return estimates
+    spread = np.sqrt(np.diag(model.parameters_cov))
+    free = np.flatnonzero(spread > 0)
+    J = {method: np.zeros((len(found.covariance), spread.size)) for method, found in estimates.items()}
+    for i in free:
+        step = np.zeros(spread.size)
+        step[i] = 0.1 * spread[i]
+        for sign in (1.0, -1.0):
+            moved = correction.with_model(model.at(model.parameters + sign * step)).settled(raw)
+            solution = solve_log(moved.unbiased(raw), tuple(estimates), error_cov=moved.mean_cov, options=options)
+            for method, fit in solution.fits.items():
+                J[method][:, i] += sign * fit.theta.ravel() / (2 * step[i])
+    return {m: replace(found, covariance=found.covariance + J[m] @ model.parameters_cov @ J[m].T) for m, found in estimates.items()}
 
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:

@@ -38,6 +38,8 @@ class Block(NamedTuple):
     """for each row, which of these it belongs to; empty if there are no units"""
     faults: list[Fault]
     """rows that were left out"""
+    forecast: Floats
+    """the probability of every action, (n, K), or no column where only that of the action taken is known"""
 
 
 @dataclass
@@ -136,7 +138,10 @@ class Source:
         taken = propensities[:, 0].copy() if len(columns.propensity) == 1 else propensities[np.arange(chosen.size), chosen]
         allowed = np.ones((1, k), dtype=np.bool_) if len(columns.propensity) == 1 else propensities > 0
         rounds = Rounds(x, chosen, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
-        return Block(piece.before + start, rounds, units, unit, faults)
+        forecast = propensities
+        if len(columns.propensity) == 1:
+            forecast = np.column_stack([np.where(chosen == a, taken, 1.0 - taken) for a in (0, 1)]) if k == 2 else np.empty((taken.size, 0))
+        return Block(piece.before + start, rounds, units, unit, faults, forecast)
 
     def _fault(self, batch: Any, t: int, file: str, row: int) -> Fault:
         """What is wrong with a row, in words: the first rule that it breaks."""
@@ -235,15 +240,15 @@ def _row_numbers(n: int, start: int, torn: Sequence[Fault]) -> Integers:
     return np.array([row for row in range(start + 1, start + n + len(broken) + 1) if row not in broken][:n], dtype=np.int64)
 
 
-def open_log(log: Any, columns: Mapping[str, Any], *, n_actions: int | None = None) -> Source:
+def open_log(log: Any, columns: Mapping[str, Any], *, n_actions: int | None = None, error_known: bool = False) -> Source:
     """The log behind a path, several paths, a folder, a table or arrays by name; columns are found and checked, nothing is read yet.
 
     `columns` has the fields of `Columns`, as far as they are known; what is missing is looked for under the names that
-    `mebandit.read_journal(...).to_parquet(...)` gives: predicted_0, ..., propensity_0, ..., error_cov_0_0, ...
+    `mebandit.read_journal(...).to_parquet(...)` gives: predicted_0, ..., propensity_0, ..., and error_cov_0_0, ... unless `error_known`.
     """
     parts = formats.parts_of(log)
     names = formats.schema_of(parts[0]).names
-    found = _columns(columns, names, formats.name_of(parts[0]))
+    found = _columns(columns, names, formats.name_of(parts[0]), error_known)
     for part in parts:
         formats.check_schema(formats.schema_of(part), found, formats.name_of(part))
     given = len(found.propensity)
@@ -255,7 +260,7 @@ def open_log(log: Any, columns: Mapping[str, Any], *, n_actions: int | None = No
     return Source(parts, found, n_actions)
 
 
-def _columns(given: Mapping[str, Any], names: Sequence[str], where: str) -> Columns:
+def _columns(given: Mapping[str, Any], names: Sequence[str], where: str, error_known: bool) -> Columns:
     """The columns as given, and those that were not under their usual names."""
 
     def numbered(stem: str) -> tuple[str, ...]:
@@ -272,7 +277,7 @@ def _columns(given: Mapping[str, Any], names: Sequence[str], where: str) -> Colu
     if "propensity" not in chosen and "propensity" not in names:
         chosen["propensity"] = numbered("propensity") or ("propensity",)
     triangle = tuple(f"error_cov_{i}_{j}" for i in range(d) for j in range(i + 1))
-    if "error" not in chosen and set(triangle) <= set(names):
+    if "error" not in chosen and not error_known and set(triangle) <= set(names):
         chosen["error"] = triangle
     columns = Columns(**chosen)
     if columns.error and len(columns.error) not in (d, d * (d + 1) // 2):

@@ -1,32 +1,12 @@
-"""The command line: `mebandit demo`, `mebandit simulate spec.toml` and `mebandit paper table1a`."""
+"""`mebandit demo`, `mebandit simulate spec.toml` and `mebandit paper table1a`."""
 
-import sys
 from pathlib import Path
 from time import monotonic
 
-from mebandit import __version__
-from mebandit.checks import MebanditError
+import click
+from rich.console import Console
 
-try:
-    import click
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-except ImportError:
-    sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
-
-EPILOG = "Start with: mebandit demo. The library itself is `import mebandit`; see the README."
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
-@click.version_option(__version__, prog_name="mebandit")
-def commands() -> None:
-    """Bandits that act on predicted contexts.
-
-    A contextual bandit that sees a prediction x̃ = x + ε instead of the context x learns the wrong model, because x̃ is not x. mebandit
-    corrects for the error, in simulation and live.
-    """
+from mebandit.cli.terminal import commands, print_table
 
 
 @commands.command()
@@ -43,7 +23,7 @@ def demo(out: Path, seed: int) -> None:
     folder = writable_folder(out)
     found = run_demo(seed=seed)
     for scene in (found.usual, found.twisted):
-        _print_table(scene.title, scene.header, scene.rows, scene.references)
+        print_table(scene.title, scene.header, scene.rows, scene.references)
     Console().print(f"\n{found.verdict}\n", highlight=False, markup=False)
     click.echo(f"Report page: {write_report(found, folder, seed=seed).resolve()}")
 
@@ -94,7 +74,7 @@ def simulate(spec: Path, out: Path, workers: int | None) -> None:
     regret = summary[summary["measure"] == "clipped_regret"]
     columns = (regret[name] for name in ("cell", "policy", "mean", "std_error"))
     rows = [[str(cell), str(policy), f"{mean + 0.0:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]
-    _print_table("Average clipped regret", ["cell", "policy", "mean", "± s.e."], rows, set())
+    print_table("Average clipped regret", ["cell", "policy", "mean", "± s.e."], rows, set())
     page = write_report(curves, cells, folder, command=f"mebandit simulate {spec}", seconds=monotonic() - begun)
     click.echo(f"Tables: {(folder / 'summary.csv').resolve()}, curves.csv\nReport page: {page.resolve()}")
 
@@ -150,38 +130,7 @@ def paper(
     for finding in run_experiments(names, out, options, workers=workers).values():
         for section in finding.sections:
             shown = section.brief or section.table
-            _print_table(section.title + section.brief_title, shown.header, shown.rows, set(shown.muted))
+            print_table(section.title + section.brief_title, shown.header, shown.rows, set(shown.muted))
             Console().print(f"{section.finding}\n", highlight=False, markup=False)
         Console().print(f"Computed: {finding.effort}.\n", style="dim", highlight=False, markup=False)
     click.echo(f"Tables and figures: {out.resolve()}\nReport page: {(out / 'report.html').resolve()}")
-
-
-def _print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, name in enumerate(header):
-        numeric = all(_is_number(row[i]) for row in rows)
-        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
-    for i, row in enumerate(rows):
-        table.add_row(*map(Text, row), style="dim" if i in muted else None)
-    Console().print(table)
-
-
-def _is_number(text: str) -> bool:
-    return not text or text.lstrip("+-").replace(".", "", 1).isdigit()
-
-
-def main() -> None:
-    """The entry point: a refusal is one sentence, not a traceback."""
-    try:
-        commands.main(prog_name="mebandit", standalone_mode=False)
-    except MebanditError as error:
-        sys.exit(f"mebandit: {error}")
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.exceptions.Abort):
-        sys.exit("mebandit: interrupted; what was finished is kept. Run the same command again to go on.")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,316 @@
+"""What may be wrong with a log, or with what is believed of its errors: numbers, a verdict, and a sentence for each.
+
+Green: nothing to see. Yellow: know it when you read the estimates. Red: the estimates should not be trusted before this is settled.
+The limits between them are conventions, written out beside each check.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mebandit import _kernels
+from mebandit.denoise import Calibration
+from mebandit.estimators import Solution
+from mebandit.moments import Crossproducts, unpack
+from mebandit.values import Floats
+
+GREEN, YELLOW, RED = "green", "yellow", "red"
+
+BINS, LEVELS, SEGMENTS = 20, 10, 20
+
+
+class Finding(NamedTuple):
+    """One diagnostic."""
+
+    name: str
+    verdict: str
+    sentence: str
+    values: dict[str, list[float]]
+    """the numbers behind it, by name"""
+
+
+class Tally(NamedTuple):
+    """What is counted while the log is read the second time; merged by adding up, but `least`, the smallest."""
+
+    propensity: Floats
+    """rounds by action and propensity of the action taken, (K, 20)"""
+    least: Floats
+    """the smallest propensity with which each action was taken, (K,)"""
+    below: Floats
+    """rounds whose propensity is below the floor, (1,)"""
+    inverse: Floats
+    """Σ 1/π and Σ (1 - π)/π² over the rounds with each action, (K, 2)"""
+    forecast: Floats
+    """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4)"""
+    segments: Floats
+    """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and Σ Σe packed, (20, ...)"""
+    powers: Floats
+    """Σ of the third and fourth power of standardised x̃, (2, d)"""
+    close: Floats
+    """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction, (3,)"""
+    reported: Floats
+    """with v the reported variance and y = (x̃ - mean)²: Σ v, Σ v², Σ y, Σ v y, Σ y², (d, 5)"""
+
+    def merge(self, other: "Tally") -> "Tally":
+        added = [a + b for a, b in zip(self, other, strict=True)]
+        return Tally(*added)._replace(least=np.minimum(self.least, other.least))
+
+
+def empty_tally(n_actions: int, d: int) -> Tally:
+    return Tally(
+        propensity=np.zeros((n_actions, BINS)),
+        least=np.ones(n_actions),
+        below=np.zeros(1),
+        inverse=np.zeros((n_actions, 2)),
+        forecast=np.zeros((n_actions, LEVELS, 4)),
+        segments=np.zeros((SEGMENTS, 1 + d + d * (d + 1))),
+        powers=np.zeros((2, d)),
+        close=np.zeros(3),
+        reported=np.zeros((d, 5)),
+    )
+
+
+class Evidence(NamedTuple):
+    """What the diagnostics read."""
+
+    features: tuple[str, ...]
+    products: Crossproducts
+    solution: Solution
+    tally: Tally
+    error_cov: Floats
+    """mean Σe, (d, d)"""
+    floor: float | None
+    varying: bool
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.solution.calibration
+
+
+def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
+    """All diagnostics of a log, the gravest first."""
+    found = [
+        signal(evidence),
+        reliability(evidence),
+        effective_size(evidence),
+        propensities(evidence),
+        frequencies(evidence),
+        minimum_signal(evidence),
+        small_error(evidence),
+        drift(evidence),
+        skewness(evidence),
+    ]
+    if evidence.varying:
+        found.append(reported_variances(evidence))
+    return tuple(sorted(found, key=lambda finding: (RED, YELLOW, GREEN).index(finding.verdict)))
+
+
+def _judged(value: float, yellow: float, red: float) -> str:
+    """Small is bad: red below `red`, yellow below `yellow`."""
+    return RED if not value >= red else YELLOW if value < yellow else GREEN
+
+
+def _smallest_root(G: Floats, E: Floats) -> float:
+    """The smallest λ with det(G - λ E) = 0, for positive definite G; infinite without error."""
+    values, vectors = np.linalg.eigh(G)
+    root = vectors / np.sqrt(np.maximum(values, 1e-300))
+    largest = float(np.linalg.eigvalsh(root.T @ E @ root)[-1])
+    return 1.0 / largest if largest > 0 else float("inf")
+
+
+def signal(evidence: Evidence) -> Finding:
+    """How many times Σe the data could bear, by action: the smallest root of det(G - λ E) = 0. Below 1, x̃ varies less in some direction
+    than its error is said to. And Fuller's λ, the smallest root of det(G - cc'/s - λ E) = 0, which takes the reward into account: it
+    tends to 1 or more if Σe is right, and falls clearly below if Σe is too large for what x̃ explains of r."""
+    roots, fuller, eigenvalues, slack = [], [], [], []
+    for table, squares in zip(evidence.products.full[1], evidence.products.squares[0], strict=True):
+        weight = max(table[0, 0], 1e-300)
+        G, c, s = table[1:-1, 1:-1] / weight, table[1:-1, -1] / weight, table[-1, -1] / weight
+        if evidence.solution.options.intercept:  # what counts is then the spread around the mean
+            mean, r = table[0, 1:-1] / weight, table[0, -1] / weight
+            G, c, s = G - np.outer(mean, mean), c - mean * r, s - r * r
+        roots.append(_smallest_root(G, evidence.error_cov))
+        fuller.append(_smallest_root(G - (np.outer(c, c) / s if s > 0 else 0.0), evidence.error_cov))
+        eigenvalues.append(float(np.linalg.eigvalsh(G - evidence.error_cov)[0]))
+        slack.append(4.0 * np.sqrt(2.0 * squares) / weight)
+    guarded = {method for method, fit in evidence.solution.fits.items() if (fit.report == _kernels.GUARDED).any()}
+    least = min(roots)
+    verdict = _judged(least, 1.5, 1.05)
+    words = f"The data could bear {least:.3g} times the error covariance."
+    if any(root < 1.0 - margin for root, margin in zip(fuller, slack, strict=True)):
+        verdict = RED
+        words += f" Fuller's λ is {min(fuller):.2f}, below 1: Σe is too large for these data. Is it right, and is the error classical?"
+    elif verdict != GREEN:
+        words += " In some direction x̃ is hardly more than error: the correction is large there, and so is its uncertainty."
+    if guarded:
+        words += f" The guard decided in {', '.join(sorted(guarded))}."
+    values = {"could_bear": roots, "fuller_lambda": fuller, "smallest_eigenvalue": eigenvalues}
+    return Finding("signal beyond the error", verdict, words, values)
+
+
+def reliability(evidence: Evidence) -> Finding:
+    """Sx (Sx + Σe)^-1: the share of what is seen that is context. Its diagonal by feature, and its smallest eigenvalue."""
+    d = len(evidence.features)
+    matrix = np.eye(d) - evidence.calibration.gain(evidence.error_cov)
+    S = evidence.calibration.context_cov * np.outer(evidence.calibration.scale, evidence.calibration.scale)
+    live = np.diag(S) + np.diag(evidence.error_cov) > 0
+    own = np.where(np.diag(evidence.error_cov) > 0, np.diag(S) / np.where(live, np.diag(S) + np.diag(evidence.error_cov), 1.0), 1.0)
+    least = int(own.argmin())
+    verdict = _judged(float(own[least]), 0.5, 0.2)
+    words = (
+        f"The least reliable feature is {evidence.features[least]!r}: {100 * own[least]:.0f} % of its variance is context, the rest error."
+    )
+    if verdict != GREEN:
+        words += " Decide on its best linear predictor, and expect wide intervals."
+    return Finding("reliability of x̃", verdict, words, {"by_feature": own.tolist(), "matrix": matrix.ravel().tolist()})
+
+
+def effective_size(evidence: Evidence) -> Finding:
+    """(Σw)²/Σw² and the largest w/Σw by action, w = π^nd/π."""
+    weight = evidence.products.products[1, :, 0]
+    effective = weight**2 / np.maximum(evidence.products.squares[0], 1e-300)
+    share = 1.0 / evidence.products.n_actions / evidence.tally.least / np.maximum(weight, 1e-300)
+    rounds = evidence.products.rounds
+    worst = int(effective.argmin())
+    verdict = max(_judged(effective[worst], 200, 50), RED if share.max() > 0.2 else YELLOW if share.max() > 0.05 else GREEN, key=_gravity)
+    words = (
+        f"Action {worst} has {rounds[worst]:,.0f} rounds that count as {effective[worst]:,.0f} equally weighted ones; "
+        f"the heaviest single round has {100 * share.max():.2g} % of its action's weight."
+    )
+    values = {"rounds": rounds.tolist(), "effective": effective.tolist(), "largest_share": share.tolist()}
+    return Finding("effective sample size", verdict, words, values)
+
+
+def _gravity(verdict: str) -> int:
+    return (GREEN, YELLOW, RED).index(verdict)
+
+
+def propensities(evidence: Evidence) -> Finding:
+    """The smallest propensity, how they are spread, and how many are below the floor that was promised."""
+    tally = evidence.tally
+    least, below = float(tally.least.min()), float(tally.below[0])
+    verdict = RED if below else _judged(least, 0.02, 0.001)
+    words = f"The smallest propensity of an action that was taken is {least:.3g}."
+    if below:
+        words += f" {below:,.0f} rounds are below the floor {evidence.floor:g}: log the probabilities the actions were drawn with."
+    elif verdict != GREEN:
+        words += " Its weight is its inverse: a few rounds may decide everything."
+    values = {"least": tally.least.tolist(), "below_floor": [below], "histogram": tally.propensity.sum(axis=0).tolist()}
+    return Finding("propensities", verdict, words, values)
+
+
+def frequencies(evidence: Evidence) -> Finding:
+    """Are the logged probabilities those the actions were drawn with? Σ 1{a}/π(a) should be the number of rounds in which a was
+    allowed, and in each tenth of π(a) the action should come with that frequency; z-scores of both."""
+    k = evidence.products.n_actions
+    allowed = evidence.products.products[3, :, 0] * k
+    spread = np.sqrt(np.maximum(evidence.tally.inverse[:, 1], 1e-12))
+    z = (evidence.tally.inverse[:, 0] - allowed) / spread
+    certain = evidence.tally.inverse[:, 1] <= 1e-12
+    z[certain] = np.where(np.abs(evidence.tally.inverse[:, 0] - allowed)[certain] > 0.5, np.inf, 0.0)
+    count, taken, expected, variance = np.moveaxis(evidence.tally.forecast, -1, 0)
+    levels = np.divide(taken - expected, np.sqrt(variance), out=np.zeros_like(taken), where=(variance > 1e-12) & (count > 20))
+    worst = float(max(np.abs(z).max(), np.abs(levels).max() - 1.0))  # the largest of many levels strays further by chance
+    verdict = GREEN if worst < 3.5 else YELLOW if worst < 5 else RED
+    words = f"Actions came about as often as their logged probabilities say (largest z-score {worst:.1f})."
+    if verdict != GREEN:
+        a = int(np.abs(z).argmax()) if np.abs(z).max() >= np.abs(levels).max() - 1 else int(np.abs(levels).max(axis=1).argmax())
+        words = (
+            f"Action {a} was not taken as often as the logged probabilities say (z-score {worst:.1f}): are they those it was drawn with?"
+        )
+    observed = np.divide(taken, count, out=np.full_like(taken, np.nan), where=count > 0)
+    stated = np.divide(expected, count, out=np.full_like(taken, np.nan), where=count > 0)
+    seen = [float(v) for v in observed[-1]], [float(v) for v in stated[-1]], [float(v) for v in count[-1]]
+    return Finding(
+        "probability and frequency", verdict, words,
+        {"z": z.tolist(), "observed": seen[0], "stated": seen[1], "rounds": seen[2]},
+    )  # fmt: skip
+
+
+def minimum_signal(evidence: Evidence) -> Finding:
+    """Assumption 2: λ0, the smallest eigenvalue of (1/t) Σ (x̃x̃' - Σe) / K in units of each feature's mean square, over t from T/20 on."""
+    d = len(evidence.features)
+    size = d * (d + 1) // 2
+    sums = np.cumsum(evidence.tally.segments, axis=0)
+    sums = sums[sums[:, 0] > 0]
+    gram = unpack((sums[:, 1 + d : 1 + d + size] - sums[:, 1 + d + size :]) / sums[:, :1], d)
+    seen = unpack(sums[-1, 1 + d : 1 + d + size] / sums[-1, 0], d)
+    scale = np.sqrt(np.where(np.diag(seen) > 0, np.diag(seen), 1.0))
+    along = np.linalg.eigvalsh(gram / np.outer(scale, scale))[:, 0] / evidence.products.n_actions
+    raw = float(np.linalg.eigvalsh(gram[-1])[0]) / evidence.products.n_actions
+    verdict = _judged(float(along.min()), 0.01, 0.0005)
+    words = (
+        f"The smallest λ0 along the log is {along.min():.3g} (features scaled to mean square 1), {raw:.3g} in their own units at its end."
+    )
+    if verdict != GREEN:
+        words += " Some direction of the context hardly varies: its coefficients are poorly identified."
+    return Finding("Assumption 2, minimum signal", verdict, words, {"along_the_log": along.tolist(), "at_the_end": [raw]})
+
+
+def small_error(evidence: Evidence) -> Finding:
+    """Assumption 3 asks that the error never changes which action is best. Here: how often the gap |⟨θ_a - θ_b, x̃⟩| between the two
+    best actions is within one and within 1.96 standard deviations of its error."""
+    choices, within, inside = evidence.tally.close
+    one, two = (within / choices, inside / choices) if choices else (0.0, 0.0)
+    verdict = GREEN if two < 0.2 else YELLOW
+    words = (
+        f"In {100 * two:.0f} % of the rounds the gap between the best two actions is inside 1.96 standard deviations of its error, "
+        f"in {100 * one:.0f} % inside one."
+    )
+    if verdict != GREEN:
+        words += " There no rule on x̃ can tell which is better; one on the best linear predictor loses least."
+    return Finding("Assumption 3, small error", verdict, words, {"within_1_sd": [one], "within_1.96_sd": [two]})
+
+
+def drift(evidence: Evidence) -> Finding:
+    """The means of x̃ in twenty parts of the log, in standard deviations of x̃; beside what sampling alone would do."""
+    d = len(evidence.features)
+    parts = evidence.tally.segments[evidence.tally.segments[:, 0] > 1]
+    means = parts[:, 1 : 1 + d] / parts[:, :1]
+    away = (means - evidence.calibration.mean) / evidence.calibration.scale
+    noise = 4.0 / np.sqrt(parts[:, 0].min()) if len(parts) else np.inf
+    worst = int(np.abs(away).max(axis=0).argmax())
+    largest = float(np.abs(away).max())
+    verdict = GREEN if largest < max(0.3, noise) else YELLOW
+    words = f"The mean of {evidence.features[worst]!r} strays furthest, {largest:.2f} standard deviations from its overall mean."
+    if verdict != GREEN:
+        words += " Regression calibration and decisions on a fixed best linear predictor are off; use a mean that forgets (ew_blp)."
+    return Finding("drift of x̃", verdict, words, {name: away[:, i].tolist() for i, name in enumerate(evidence.features)})
+
+
+def skewness(evidence: Evidence) -> Finding:
+    """The third standardised moment of x̃ by feature: regression calibration supposes that E[x | x̃] is linear, as for normal x."""
+    n = max(evidence.products.rounds.sum(), 1.0)
+    skew, kurtosis = evidence.tally.powers / n
+    constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error_cov) <= 0
+    skew = np.where(constant, 0.0, skew)
+    worst = int(np.abs(skew).argmax())
+    verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
+    words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."
+    if verdict != GREEN:
+        words += " Prefer dr or meb to rc, which supposes that E[x | x̃] is linear."
+    return Finding("skewness of x̃", verdict, words, {"skewness": skew.tolist(), "kurtosis": kurtosis.tolist()})
+
+
+def reported_variances(evidence: Evidence) -> Finding:
+    """Where the reported error variance v is larger, x̃ should spread more, by as much: the slope of (x̃ - mean)² on v is 1 if the
+    reported variances are right and x does not depend on them. Slopes with their standard errors, by feature."""
+    n = max(evidence.products.rounds.sum(), 1.0)
+    v, vv, y, vy, yy = evidence.tally.reported.T / n
+    spread = vv - v * v
+    moving = spread > 1e-12 * np.maximum(v * v, 1e-300)
+    slope = np.divide(vy - v * y, spread, out=np.full_like(v, np.nan), where=moving)
+    residual = np.maximum(yy - y * y - np.nan_to_num(slope) ** 2 * spread, 0.0)
+    error = np.sqrt(np.divide(residual, spread * n, out=np.full_like(v, np.nan), where=moving))
+    z = np.abs(slope - 1.0) / error
+    if not moving.any():
+        return Finding("reported variances", GREEN, "The reported error variances hardly differ between rounds.", {})
+    worst = int(np.nanargmax(z))
+    off = float(z[worst])
+    verdict = GREEN if off < 3 else YELLOW if off < 6 or abs(slope[worst] - 1) < 0.5 else RED
+    words = (
+        f"Where {evidence.features[worst]!r} is reported to be less certain by 1, x̃ varies by {slope[worst]:.2f} ± {error[worst]:.2f} more."
+    )
+    if verdict != GREEN:
+        words += " It should be 1: the reported variances are off, or tell of x itself. Check them on pairs (measurement.from_variances)."
+    return Finding("reported variances", verdict, words, {"slope": slope.tolist(), "std_error": error.tolist()})

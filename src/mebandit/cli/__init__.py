@@ -1,0 +1,26 @@
+"""The command line: `mebandit demo`, `simulate`, `paper` for simulations, `fit` for logs."""
+
+import sys
+
+from mebandit.checks import MebanditError
+
+try:
+    import click
+
+    from mebandit.cli import simulating  # noqa: F401  commands are known once their module is imported
+    from mebandit.cli.terminal import commands
+except ImportError:
+    sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
+
+
+def main() -> None:
+    """The entry point: a refusal is one sentence, not a traceback."""
+    try:
+        commands.main(prog_name="mebandit", standalone_mode=False)
+    except MebanditError as error:
+        sys.exit(f"mebandit: {error}")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        sys.exit("mebandit: interrupted; what was finished is kept. Run the same command again to go on.")

@@ -1,0 +1,3 @@
+from mebandit.cli import main
+
+main()

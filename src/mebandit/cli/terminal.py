@@ -1,0 +1,35 @@
+"""What every command shares: the group it belongs to, and how a table looks on a terminal."""
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mebandit import __version__
+
+EPILOG = "Start with: mebandit demo. The library itself is `import mebandit`; see the README."
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="mebandit")
+def commands() -> None:
+    """Bandits that act on predicted contexts.
+
+    A contextual bandit that sees a prediction x̃ = x + ε instead of the context x learns the wrong model, because x̃ is not x. mebandit
+    corrects for the error, in simulation and live.
+    """
+
+
+def print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for i, name in enumerate(header):
+        numeric = all(_is_number(row[i]) for row in rows)
+        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
+    for i, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="dim" if i in muted else None)
+    Console().print(table)
+
+
+def _is_number(text: str) -> bool:
+    return not text or text.lstrip("+-").replace(".", "", 1).isdigit()

@@ -1,0 +1,74 @@
+"""What is to be taken out of a log: one error covariance, one for each round, or what a model of the error says.
+
+A model may have a map that unbiases the predictions first, B^-1 (x̃ - b); it is applied to the crossproducts of the log, and to its rounds.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mebandit import _kernels
+from mebandit.measurement import ErrorModel
+from mebandit.moments import Crossproducts, Rounds, pack
+from mebandit.values import Floats
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What is known of x̃ - x."""
+
+    mean_cov: Floats
+    """Σe, or its mean over the rounds, (d, d)"""
+    varying: bool
+    """whether every round has its own"""
+    model: ErrorModel | None = None
+
+    def with_model(self, model: ErrorModel) -> "Correction":
+        return replace(self, model=model, mean_cov=model.error_cov)
+
+    def scaled(self, rounds: Rounds) -> Rounds:
+        """Rounds whose reported variances are multiplied by what pairs with the truth said of them."""
+        if not self.varying or self.model is None:
+            return rounds
+        root = np.sqrt(self.model.scale)
+        return rounds._replace(errors=rounds.errors * pack(np.outer(root, root)))
+
+    def settled(self, raw: Crossproducts) -> "Correction":
+        """With what only the log can say: the mean Σe where it varies, the shares of the classes where classes were confused."""
+        if self.varying:
+            return replace(self, mean_cov=raw.mean_error(None))
+        if self.model is None:
+            return self
+        total = self.unbiased(raw).full[0].sum(axis=0)
+        return replace(self, mean_cov=self.model.error_cov_in(total[0, 1:-1] / total[0, 0]))
+
+    def unbiased(self, raw: Crossproducts) -> Crossproducts:
+        """The crossproducts of B^-1 (x̃ - b) instead of x̃."""
+        if self._unbiasing is None:
+            return raw
+        matrix, offset = self._unbiasing
+        full = np.eye(len(offset) + 2)
+        full[1:-1, 1:-1], full[1:-1, 0] = matrix, offset
+        return raw.mapped(full)
+
+    def ready(self, rounds: Rounds) -> Rounds:
+        """Rounds with unbiased predictions and their error covariance."""
+        if not self.varying:
+            rounds = rounds._replace(errors=pack(self.mean_cov)[None])
+        if self._unbiasing is None:
+            return rounds
+        matrix, offset = self._unbiasing
+        return rounds._replace(predicted=_kernels.affine(rounds.predicted, matrix, offset))
+
+    @property
+    def _unbiasing(self) -> tuple[Floats, Floats] | None:
+        """A and c with B^-1 (x̃ - b) = A x̃ + c; None where that is x̃."""
+        if self.model is None or (not self.model.offset.any() and np.array_equal(self.model.slope, np.eye(self.model.dim))):
+            return None
+        A: Floats = np.asarray(np.linalg.inv(self.model.slope), dtype=np.float64)
+        return A, -A @ self.model.offset
+
+    def to_plain(self) -> dict[str, Any]:
+        kind = "known" if self.model is None else self.model.kind
+        return {"kind": kind, "varies": self.varying, "mean_cov": self.mean_cov.tolist()}
