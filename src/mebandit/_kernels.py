@@ -277,8 +277,24 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
     The right-hand side is found where theta will stand, see `write_target`.
     """
+    plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
+    solved = plainly and solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work)
+    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
+
+
+@jit
+def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
+    """`solve_arm` for a log, where compiling takes longer than solving."""
+    plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
+    solved = plainly and solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work)
+    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
+
+
+@spliced
+def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work):
+    """Note how an arm was solved, or do it carefully."""
     at = arm * fit_width(p) + p + packed_size(p)
-    if (correction == NO_CORRECTION or guard == GUARD_AUTO) and solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
+    if solved:
         fit[at + REPORT] = SOLVED
         fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
     else:
@@ -742,8 +758,6 @@ def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
         c, m = entry(t, error.shape[0]), entry(t, allowed.shape[0])
         tally.propensity[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
         tally.least[a] = min(tally.least[a], propensity)
-        tally.inverse[a, 0] += 1.0 / propensity
-        tally.inverse[a, 1] += (1.0 - propensity) / (propensity * propensity)
         if propensity < floor * (1.0 - 1e-9):
             tally.below[0] += 1.0
         for b in range(forecast.shape[1]):

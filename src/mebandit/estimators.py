@@ -72,7 +72,7 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     work = np.empty(_kernels.work_size(k, p))
     fit[:, :p] = moments.cross
     for arm in range(k):
-        _kernels.solve_arm(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
+        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
     singular = report == _kernels.SINGULAR
@@ -385,7 +385,7 @@ class Solution:
             k, p = fit.theta.shape
             bread = np.zeros((k, p, k, p))
             for a in range(k):
-                bread[a, :, a] = np.linalg.inv(fit.matrix[a])
+                bread[a, :, a] = np.linalg.inv(fit.matrix[a]) if fit.report[a] != _kernels.SINGULAR else np.nan
             flat = bread.reshape(k * p, k * p)
             covariance = flat @ meat @ flat.T
             found[method] = _assemble(

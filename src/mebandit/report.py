@@ -24,6 +24,9 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 p.finding { border-left: 3px solid #4c78a8; padding-left: .9rem; } details { margin: 1rem 0; } summary { cursor: pointer; color: #6b7480; }
 tr.reference td { color: #6b7480; } td.best { font-weight: 700; }
 figure { margin: 1.2rem 0; background: #fff; border-radius: 6px; } svg { max-width: 100%; height: auto; }
+ul.verdicts { list-style: none; padding: 0; } ul.verdicts li { border-left: 5px solid; padding: .1rem 0 .3rem .8rem; margin: .6rem 0; }
+ul.verdicts span { font-size: .8rem; color: #6b7480; } ul.verdicts .green { border-color: #2a9d5c; }
+ul.verdicts .yellow { border-color: #d9a514; } ul.verdicts .red { border-color: #c8352b; } th.words, td.words { text-align: left; }
 footer { margin-top: 3rem; font-size: .85rem; color: #6b7480; } code, pre { font: .9em ui-monospace, monospace; }
 pre { background: #f3f5f7; padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
@@ -46,10 +49,14 @@ class Table:
     muted: AbstractSet[int] = frozenset()
 
     def as_html(self) -> str:
-        lines = ['<div class="wide"><table><thead><tr>', *(f"<th>{html.escape(cell)}</th>" for cell in self.header), "</tr></thead><tbody>"]
+        words = [bool(self.rows) and not any(row[j][:1] in "0123456789+-±[(." for row in self.rows) for j in range(len(self.header))]
+        heads = (f"<th{' class=words' if words[j] else ''}>{html.escape(cell)}</th>" for j, cell in enumerate(self.header))
+        lines = ['<div class="wide"><table><thead><tr>', *heads, "</tr></thead><tbody>"]
         for i, row in enumerate(self.rows):
             lines.append('<tr class="reference">' if i in self.muted else "<tr>")
-            lines += [f"<td{' class=best' if (i, j) in self.best else ''}>{_lines(cell)}</td>" for j, cell in enumerate(row)]
+            for j, cell in enumerate(row):
+                kinds = [kind for kind, holds in (("best", (i, j) in self.best), ("words", words[j])) if holds]
+                lines.append(f'<td class="{" ".join(kinds)}">{_lines(cell)}</td>' if kinds else f"<td>{_lines(cell)}</td>")
             lines.append("</tr>")
         return "".join([*lines, "</tbody></table></div>"])
 
@@ -120,6 +127,18 @@ class Page:
         """A figure, drawn into the page as SVG."""
         return self._svg(_saved(figure, "svg"))
 
+    def picture(self, drawn: Picture) -> Self:
+        """A figure that has been drawn already."""
+        return self._svg(drawn.svg)
+
+    def verdicts(self, findings: list[tuple[str, str, str]]) -> Self:
+        """A list of (verdict, name, sentence), each with a mark in its colour; the verdict is also there in words."""
+        items = (
+            f'<li class="{verdict}"><b>{html.escape(name)}</b> <span>{verdict}</span><br>{html.escape(sentence)}</li>'
+            for verdict, name, sentence in findings
+        )
+        return self._add(f'<ul class="verdicts">{"".join(items)}</ul>')
+
     def _svg(self, content: bytes) -> Self:
         text = content.decode()
         return self._add(f"<figure>{text[text.index('<svg') :]}</figure>")
@@ -127,8 +146,8 @@ class Page:
     def section(self, section: Section) -> Self:
         self.heading(section.title).text(section.setting)
         self._add(f'<p class="finding">{html.escape(section.finding)}</p>').table(section.table)
-        for picture in section.pictures.values():
-            self._svg(picture.svg)
+        for drawn in section.pictures.values():
+            self.picture(drawn)
         if section.full is not None:
             self._add(f"<details><summary>Means, standard deviations, standard errors</summary>{section.full.as_html()}</details>")
         return self
@@ -137,10 +156,11 @@ class Page:
         self.parts.append(part)
         return self
 
-    def render(self, *, command: str, seed: int, seconds: float) -> str:
+    def render(self, *, command: str, seconds: float, seed: int | None = None) -> str:
         """The whole page, ending in how it was made."""
+        seeded = "" if seed is None else f" seed {seed},"
         made = (
-            f"Made by mebandit {version('mebandit')} with <code>{html.escape(command)}</code>, seed {seed}, in {seconds:.1f} s, on "
+            f"Made by mebandit {version('mebandit')} with <code>{html.escape(command)}</code>,{seeded} in {seconds:.1f} s, on "
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC (Python {platform.python_version()}, {platform.machine()})."
         )
         return (

@@ -38,8 +38,6 @@ class Tally(NamedTuple):
     """the smallest propensity with which each action was taken, (K,)"""
     below: Floats
     """rounds whose propensity is below the floor, (1,)"""
-    inverse: Floats
-    """Σ 1/π and Σ (1 - π)/π² over the rounds with each action, (K, 2)"""
     forecast: Floats
     """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4)"""
     segments: Floats
@@ -61,7 +59,6 @@ def empty_tally(n_actions: int, d: int) -> Tally:
         propensity=np.zeros((n_actions, BINS)),
         least=np.ones(n_actions),
         below=np.zeros(1),
-        inverse=np.zeros((n_actions, 2)),
         forecast=np.zeros((n_actions, LEVELS, 4)),
         segments=np.zeros((SEGMENTS, 1 + d + d * (d + 1))),
         powers=np.zeros((2, d)),
@@ -200,31 +197,32 @@ def propensities(evidence: Evidence) -> Finding:
 
 
 def frequencies(evidence: Evidence) -> Finding:
-    """Are the logged probabilities those the actions were drawn with? Σ 1{a}/π(a) should be the number of rounds in which a was
-    allowed, and in each tenth of π(a) the action should come with that frequency; z-scores of both."""
-    k = evidence.products.n_actions
-    allowed = evidence.products.products[3, :, 0] * k
-    spread = np.sqrt(np.maximum(evidence.tally.inverse[:, 1], 1e-12))
-    z = (evidence.tally.inverse[:, 0] - allowed) / spread
-    certain = evidence.tally.inverse[:, 1] <= 1e-12
-    z[certain] = np.where(np.abs(evidence.tally.inverse[:, 0] - allowed)[certain] > 0.5, np.inf, 0.0)
+    """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - mean) are zero but for chance,
+    u = 1{a_t = a}/π_t(a), with the variance Σ (u² - u) (...)²; and in each tenth of π(a) the action comes with that frequency."""
+    k, d = evidence.products.n_actions, len(evidence.features)
+    center = np.eye(d + 2)
+    center[1:-1, 0] = -evidence.calibration.mean
+    _, once, twice, offered = k * evidence.products.mapped(center).full[:, :, :-1, :-1]  # without π^nd = 1/K
+    spread = np.diagonal(twice - once, axis1=1, axis2=2)
+    z = _z(once[:, 0] - offered[:, 0], spread)
     count, taken, expected, variance = np.moveaxis(evidence.tally.forecast, -1, 0)
-    levels = np.divide(taken - expected, np.sqrt(variance), out=np.zeros_like(taken), where=(variance > 1e-12) & (count > 20))
-    worst = float(max(np.abs(z).max(), np.abs(levels).max() - 1.0))  # the largest of many levels strays further by chance
-    verdict = GREEN if worst < 3.5 else YELLOW if worst < 5 else RED
-    words = f"Actions came about as often as their logged probabilities say (largest z-score {worst:.1f})."
+    levels = np.where(count > 20, _z(taken - expected, variance), 0.0)
+    both = np.hstack([z, levels])
+    largest, a = float(np.abs(both).max()), int(np.abs(both).max(axis=1).argmax())
+    limit = _kernels.normal_quantile(1 - 0.0005 / both.size)
+    verdict = GREEN if largest < limit else YELLOW if largest < limit + 1.5 else RED
+    words = f"Actions came as often as their logged probabilities say, whatever was predicted (largest z-score {largest:.1f})."
     if verdict != GREEN:
-        a = int(np.abs(z).argmax()) if np.abs(z).max() >= np.abs(levels).max() - 1 else int(np.abs(levels).max(axis=1).argmax())
-        words = (
-            f"Action {a} was not taken as often as the logged probabilities say (z-score {worst:.1f}): are they those it was drawn with?"
-        )
-    observed = np.divide(taken, count, out=np.full_like(taken, np.nan), where=count > 0)
-    stated = np.divide(expected, count, out=np.full_like(taken, np.nan), where=count > 0)
-    seen = [float(v) for v in observed[-1]], [float(v) for v in stated[-1]], [float(v) for v in count[-1]]
-    return Finding(
-        "probability and frequency", verdict, words,
-        {"z": z.tolist(), "observed": seen[0], "stated": seen[1], "rounds": seen[2]},
-    )  # fmt: skip
+        words = f"Action {a} did not come as often as its logged probabilities say (z-score {largest:.1f}). Was it drawn with them?"
+    shown = {"stated": expected[-1], "observed": taken[-1]}
+    values = {name: np.divide(sums, count[-1], out=np.full(LEVELS, np.nan), where=count[-1] > 0).tolist() for name, sums in shown.items()}
+    return Finding("probability and frequency", verdict, words, values | {"z": z.ravel().tolist(), "rounds": count[-1].tolist()})
+
+
+def _z(difference: Floats, variance: Floats) -> Floats:
+    """In standard deviations; zero where nothing can vary and nothing differs."""
+    sd = np.sqrt(np.maximum(variance, 1e-12))
+    return np.where((variance <= 1e-12) & (np.abs(difference) < 1e-6), 0.0, difference / sd)
 
 
 def minimum_signal(evidence: Evidence) -> Finding:

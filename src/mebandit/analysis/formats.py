@@ -11,6 +11,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.log import Log, read_journal
+from mebandit.values import Floats
 
 ROWS = 65_536
 """rows in a block"""
@@ -66,7 +67,8 @@ class Fault(NamedTuple):
     value: str
 
     def __str__(self) -> str:
-        return f"{self.file} row {self.row} column {self.column!r} must {self.rule}; got {self.value}."
+        column = f" column {self.column!r}" if self.column else ""
+        return f"{self.file} row {self.row}{column} must {self.rule}; got {self.value}."
 
 
 class Piece(NamedTuple):
@@ -89,6 +91,28 @@ class Unparsable(Exception):
 
 def name_of(part: Any) -> str:
     return str(part[0] if isinstance(part, tuple) else part)
+
+
+def numbers(column: Any) -> Floats:
+    """A column as floats, NaN where it is empty or holds what is no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_floating(column.type):
+        try:
+            column = pc.cast(column, pa.float64())
+        except pa.ArrowInvalid:
+            return np.array([_number(value) for value in column.to_pylist()])
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _number(text: object) -> float:
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def batches_of(piece: Piece) -> Iterator[Any]:
@@ -166,7 +190,7 @@ def csv_pieces(path: Path, columns: Columns, before: int, *, careful: bool) -> I
 
     def torn(row: Any) -> str:
         rule, found = f"have {row.expected_columns} columns, like the header", f"{row.actual_columns}: {checks.shown(row.text)}"
-        broken.append(Fault(str(path), row.number - 1, "(all)", rule, found))
+        broken.append(Fault(str(path), row.number - 1, "", rule, found))
         return "skip"
 
     start = 0
@@ -290,3 +314,35 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
         )
         if not any(test(kind) for test in tests):
             raise LogError(f"{where} column {name!r} must hold numbers; got {kind}.")
+
+
+def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
+    """Some columns of a small file as an array, (n, columns); what is no number is an error that says where."""
+    table = _read(Path(path), names)
+    values = np.column_stack([numbers(table[name].combine_chunks()) for name in names])
+    for t, i in np.argwhere(~np.isfinite(values)):
+        raw = table[names[i]][int(t)].as_py()
+        raise LogError(str(Fault(str(path), int(t) + 1, names[i], "be a finite number", "nothing" if raw is None else repr(raw))))
+    return values
+
+
+def read_labels(path: str | Path, name: str) -> list[str]:
+    """One column of a small file, as labels."""
+    return [str(value) for value in _read(Path(path), [name])[name].to_pylist()]
+
+
+def _read(path: Path, names: Sequence[str]) -> Any:
+    """Some columns of a file as a table in memory, those of a CSV as text."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    _files(path)
+    columns = Columns(predicted=tuple(names), action=names[0], reward=names[0], propensity=(names[0],))
+    check_schema(schema_of(path), columns, str(path))
+    try:
+        if path.suffix in PARQUET:
+            return parquet_file(path).read(columns=list(names))
+        options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names), strings_can_be_null=True)
+        return csv.read_csv(path, convert_options=options)
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{path} must be a file that can be read; got {_reason(error)}.") from error

@@ -140,7 +140,7 @@ def fit(
     reward: str = "reward",
     propensity: str | Sequence[str] | None = None,
     unit: str | None = None,
-    error_cov: ArrayLike | ErrorModel | None = None,
+    error_cov: ArrayLike | ErrorModel | Path | None = None,
     error_columns: str | Sequence[str] | None = None,
     validation: ErrorModel | None = None,
     n_actions: int | None = None,
@@ -158,11 +158,11 @@ def fit(
 
     `log` is a path (.parquet, .csv, .tsv, a folder of these, a journal .jsonl), several of them, a table (pandas, pyarrow) or arrays by
     name. `predicted`, `action`, `reward`, `propensity` (one column for the action taken, or one for each action), `unit` name its columns.
-    The error is `error_cov` (a number, a vector, a matrix, or an `ErrorModel`), or `error_columns` by round: a variance for each feature,
-    or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both. `validation` is what validation pairs say
-    (`measurement.from_validation`): if that is Berkson error, a warning tells what the correction does. `floor` is the smallest
-    probability that the policy promised. `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without
-    them; by default the first of them is an error. Memory does not grow with the number of rows.
+    The error is `error_cov` (a number, a vector, a matrix, the path of a CSV of these, or an `ErrorModel`), or `error_columns` by round:
+    a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
+    `validation` is what validation pairs say (`measurement.from_validation`): if that is Berkson error, a warning tells what the correction
+    does. `floor` is the smallest probability that the policy promised. `on_bad="set-aside"` puts rows that break a rule into the file
+    `set_aside` and goes on without them; by default the first of them is an error. Memory does not grow with the number of rows.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -187,10 +187,11 @@ def fit(
     source = open_log(log, names | {"error": _names(error_columns)}, n_actions=n_actions, error_known=error_cov is not None)
     source.workers = None if workers is None else checks.integer("workers", workers, 1)
     source.progress = progress
+    if isinstance(error_cov, Path):
+        error_cov = read_error_cov(error_cov, len(source.columns.predicted))
     error = error_of(error_cov, source.columns)
-    settings = {
-        "methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor,
-    }  # fmt: skip
+    settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
+    settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     return _Pass(source, error, options, chosen, floor).analysis(on_bad, set_aside, validation, settings)
 
 
@@ -304,7 +305,7 @@ class _Pass:
             write_whole(Path(set_aside), faults_csv(faults))
 
     def _solved(self, products: Crossproducts, error: Correction) -> dict[float, Solution]:
-        """θ for multiples of Σe."""
+        """θ for multiples of Σe; a method that has no solution is NaN, unless none has one."""
         calibrated: dict[float, Crossproducts] = {}
         if error.varying and "rc" in self.methods:
             calibrated = self._calibrated(products, error)
@@ -313,8 +314,10 @@ class _Pass:
             constant = None if error.varying else scale * error.mean_cov
             given = products._replace(errors=scale * products.errors)
             solutions[scale] = solve_log(
-                given, self.methods, error_cov=constant, calibrated=calibrated.get(scale), options=self.options, strict=scale == 1.0
+                given, self.methods, error_cov=constant, calibrated=calibrated.get(scale), options=self.options, strict=False
             )
+        if not any(np.isfinite(fit.theta).all() for fit in solutions[1.0].fits.values()):
+            solve_log(products, self.methods, error_cov=None if error.varying else error.mean_cov, options=self.options)  # says why
         return solutions
 
     def _calibrated(self, products: Crossproducts, error: Correction) -> dict[float, Crossproducts]:

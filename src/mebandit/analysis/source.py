@@ -111,7 +111,7 @@ class Source:
     def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
         """The good rows of a record batch as arrays, and what is wrong with the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
-        numbers = {name: _numbers(batch.column(name)) for name in columns.numbers}
+        numbers = {name: formats.numbers(batch.column(name)) for name in columns.numbers}
         x = np.column_stack([numbers[name] for name in columns.predicted])
         propensities = np.column_stack([numbers[name] for name in columns.propensity])
         error = np.empty((n, len(columns.error)))
@@ -149,7 +149,7 @@ class Source:
 
         def cell(name: str) -> tuple[float, str]:
             raw = batch.column(name)[t].as_py()
-            value = float(_numbers(batch.column(name).slice(t, 1))[0])
+            value = float(formats.numbers(batch.column(name).slice(t, 1))[0])
             return value, "nothing" if raw is None else repr(raw)
 
         number = f"be a finite number of at most {_kernels.LARGEST:g} in size"
@@ -159,7 +159,7 @@ class Source:
                 return Fault(file, row, name, number, shown)
         a, shown = cell(columns.action)
         if not (0 <= a <= k - 1 and a == np.floor(a)):
-            remedy = "" if k > 2 else " (other numbers of actions: n_actions)"
+            remedy = "" if k > 2 else " (for more actions, give n_actions)"
             return Fault(file, row, columns.action, f"be a whole number from 0 to {k - 1}{remedy}", shown)
         given = {name: cell(name) for name in columns.propensity}
         if len(given) == 1:
@@ -203,28 +203,6 @@ def packed_errors(error: Floats, d: int) -> Floats:
     else:
         packed[:] = error[:, columns * (columns + 1) // 2 + rows]
     return packed
-
-
-def _numbers(column: Any) -> Floats:
-    """A column as floats, NaN where it is empty or holds what is no number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if not pa.types.is_floating(column.type):
-        try:
-            column = pc.cast(column, pa.float64())
-        except pa.ArrowInvalid:
-            return np.array([_number(value) for value in column.to_pylist()])
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _number(text: object) -> float:
-    try:
-        return float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def _labels(column: Any) -> tuple[Integers, list[Any]]:

@@ -24,7 +24,7 @@ def commands() -> None:
 def print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
-        numeric = all(_is_number(row[i]) for row in rows)
+        numeric = all(_is_number(line) for row in rows for line in row[i].split("\n"))
         table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="dim" if i in muted else None)
@@ -32,4 +32,4 @@ def print_table(title: str, header: list[str], rows: list[list[str]], muted: set
 
 
 def _is_number(text: str) -> bool:
-    return not text or text.lstrip("+-").replace(".", "", 1).isdigit()
+    return not text or text.lstrip("+-±").replace(".", "", 1).isdigit()

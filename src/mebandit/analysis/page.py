@@ -1,0 +1,274 @@
+"""An analysis for people: tables, figures, and a page with all of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mebandit.analysis.inference import Analysis
+from mebandit.estimators import Contrast
+from mebandit.files import write_whole
+from mebandit.report import Page, Picture, Table, picture
+from mebandit.values import Floats
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+    import pandas as pd
+
+SAYS = {
+    "ridge": "least squares on x̃, as if it were x: biased towards zero by the error",
+    "naive": "the textbook correction: biased, because the policy has read x̃",
+    "meb": "the paper's estimator: weights by 1/π, takes Σe out",
+    "dr": "doubly robust: as meb, and uses the rounds of the other actions too",
+    "rc": "regression calibration: least squares on the best linear predictor of x; right if E[x | x̃] is linear",
+}
+COLORS = {"ridge": "#9aa3ad", "naive": "#e0a458", "meb": "#4c78a8", "dr": "#2a9d5c", "rc": "#a05195"}
+
+
+def digits(value: float, std_error: float) -> str:
+    """A number with as many digits as its standard error supports."""
+    if not np.isfinite(value):
+        return "-"
+    places = 3 if not (np.isfinite(std_error) and std_error > 0) else int(np.clip(1 - np.floor(np.log10(std_error)), 0, 6))
+    return f"{value:.{places}f}"
+
+
+def pair(value: float, std_error: float) -> str:
+    """A number above its standard error."""
+    return f"{digits(value, std_error)}\n±{digits(std_error, std_error)}"
+
+
+def contrasts_of(analysis: Analysis) -> list[tuple[int, int]]:
+    """Which differences between actions are shown: all if there are few actions, else those with action 0."""
+    k = analysis.n_actions
+    return [(a, b) for a in range(k) for b in range(a)] if k <= 3 else [(a, 0) for a in range(1, k)]
+
+
+def coefficients(analysis: Analysis) -> Table:
+    """θ ± its standard error, a row for each action and feature, a column for each method."""
+    rows = []
+    for a in range(analysis.n_actions):
+        if analysis.settings.get("intercept"):
+            cells = [pair(e.intercept[a], e.intercept_std_error[a]) for e in analysis.estimates.values()]
+            rows.append([str(a), "(intercept)", *cells])
+        for i, name in enumerate(analysis.features):
+            rows.append([str(a), name, *(pair(e.theta[a, i], e.std_error[a, i]) for e in analysis.estimates.values())])
+    return Table(["action", "feature", *analysis.estimates], rows)
+
+
+def contrasts(analysis: Analysis, level: float) -> Table:
+    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval without zero."""
+    best, rows = analysis.best, []
+    others = [method for method in analysis.estimates if method != best.method]
+    for a, b in contrasts_of(analysis):
+        found, values = best.contrast(a, b), [analysis.estimates[method].contrast(a, b).theta for method in others]
+        for i, (name, ends) in enumerate(zip(analysis.features, found.interval(level), strict=True)):
+            se = found.std_error[i]
+            mark = "" if ends[0] <= 0 <= ends[1] else " *"
+            interval = f"[{digits(ends[0], se)}, {digits(ends[1], se)}]{mark}"
+            rows.append([f"{a} - {b}", name, digits(found.theta[i], se), interval, *(digits(theta[i], se) for theta in values)])
+    return Table(["actions", "feature", best.method, f"{100 * level:g} % interval", *others], rows)
+
+
+def sensitivity(analysis: Analysis) -> Table:
+    """How every difference between actions would change if Σe were another multiple of what was given."""
+    best = analysis.best
+    by_scale, rows = analysis.sensitivity[best.method], []
+    for a, b in contrasts_of(analysis):
+        se = best.contrast(a, b).std_error
+        for i, name in enumerate(analysis.features):
+            rows.append([f"{a} - {b}", name, *(digits(theta[a, i] - theta[b, i], se[i]) for theta in by_scale.values())])
+    return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
+
+
+def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
+    """Every coefficient by every method: θ by action, and the differences between actions."""
+    from matplotlib.figure import Figure
+
+    panels: list[tuple[str, dict[str, tuple[Floats, Floats]]]] = [
+        (f"action {a}", {m: (e.theta[a], e.interval(level)[a]) for m, e in analysis.estimates.items()}) for a in range(analysis.n_actions)
+    ]
+    panels += [
+        (f"action {a} - action {b}", {m: _with_interval(e.contrast(a, b), level) for m, e in analysis.estimates.items()})
+        for a, b in contrasts_of(analysis)
+    ]
+    wide, d = min(len(panels), 3), len(analysis.features)
+    tall = -(-len(panels) // wide)
+    figure = Figure(figsize=(3.4 * wide + 1.2, tall * (0.9 + 0.16 * d * (len(analysis.estimates) + 1))), layout="constrained")
+    grid = np.atleast_1d(figure.subplots(tall, wide, sharey=True, squeeze=False)).ravel()
+    for axes, (title, by_method) in zip(grid, panels, strict=False):
+        _forest(axes, by_method, analysis.features)
+        axes.set_title(title, fontsize=10)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(analysis.estimates), frameon=False)
+    return figure
+
+
+def _with_interval(found: Contrast, level: float) -> tuple[Floats, Floats]:
+    return found.theta, found.interval(level)
+
+
+def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, Floats]], features: tuple[str, ...]) -> None:
+    step = 0.8 / len(by_method)
+    for g, (method, (center, interval)) in enumerate(by_method.items()):
+        y = np.arange(len(features)) + (g - (len(by_method) - 1) / 2) * step
+        axes.errorbar(
+            center, y, xerr=np.abs(interval.T - center), fmt="o", markersize=4, capsize=0, linewidth=1.6, color=COLORS[method], label=method
+        )  # fmt: skip
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.set_yticks(range(len(features)), features)
+    axes.set_ylim(len(features) - 0.5, -0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", alpha=0.25)
+
+
+def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """The differences between actions against the multiple of Σe that is taken out."""
+    from matplotlib.figure import Figure
+
+    pairs = contrasts_of(analysis)[:3]
+    figure = Figure(figsize=(3.4 * len(pairs) + 2.2, 3.4), layout="constrained")
+    grid = figure.subplots(1, len(pairs), squeeze=False)[0]
+    best = analysis.best
+    by_scale = analysis.sensitivity[best.method]
+    for axes, (a, b) in zip(grid, pairs, strict=True):
+        error = best.contrast(a, b).std_error
+        lines = np.array([theta[a] - theta[b] for theta in by_scale.values()])
+        for i, name in enumerate(analysis.features):
+            axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=name)
+            axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
+        axes.axvline(1, color="0.6", linewidth=0.8)
+        axes.set_xlabel("multiple of Σe")
+        axes.set_title(f"action {a} - action {b} ({best.method})", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    grid[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def draw_propensities(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """With which probability the actions were taken, and how often they came at each level of it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    counts = analysis.propensity_histogram
+    edges = np.linspace(0, 1, counts.shape[1] + 1)
+    bottom = np.zeros(counts.shape[1])
+    for a, own in enumerate(counts):
+        left.bar(edges[:-1] + 0.025, own, width=0.046, bottom=bottom, color=f"C{a}", label=f"action {a}")
+        bottom += own
+    left.set_xlabel("probability of the action that was taken")
+    left.set_ylabel("rounds")
+    left.legend(frameon=False, fontsize=8)
+    found = next(f for f in analysis.diagnostics if f.name == "probability and frequency").values
+    stated, observed, rounds = (np.array(found[name], dtype=float) for name in ("stated", "observed", "rounds"))
+    right.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+    spread = 2 * np.sqrt(stated * (1 - stated) / np.maximum(rounds, 1))
+    right.errorbar(stated, observed, yerr=spread, fmt="o", markersize=4, color="#4c78a8")
+    right.set_xlabel(f"logged probability of action {analysis.n_actions - 1}")
+    right.set_ylabel("how often it was taken")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlim(0, 1)
+    if not np.isfinite(stated).any():
+        right.set_visible(False)
+    return figure
+
+
+def draw_drift(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """The mean of every feature along the log, in its standard deviations."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 2.8), layout="constrained")
+    axes = figure.subplots()
+    found = next(f for f in analysis.diagnostics if f.name == "drift of x̃").values
+    for i, (name, away) in enumerate(found.items()):
+        axes.plot((np.arange(len(away)) + 0.5) / len(away), away, marker="o", markersize=3, color=f"C{i % 10}", label=name)
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    bound = max(0.5, 1.1 * max((abs(v) for away in found.values() for v in away), default=0.0))
+    axes.set(xlim=(0, 1), ylim=(-bound, bound), xlabel="part of the log", ylabel="mean of x̃, in s.d.")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def pictures(analysis: Analysis, level: float) -> dict[str, Picture]:
+    """All figures, by name."""
+    return {
+        "forest": picture(draw_forest(analysis, level)),
+        "sensitivity": picture(draw_sensitivity(analysis)),
+        "propensities": picture(draw_propensities(analysis)),
+        "drift": picture(draw_drift(analysis)),
+    }
+
+
+def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
+    """Estimates, contrasts, sensitivity and diagnostics as tidy tables, by name."""
+    import pandas as pd
+
+    estimates, differences, scales = [], [], []
+    for method, e in analysis.estimates.items():
+        interval = e.interval(level)
+        for a in range(analysis.n_actions):
+            for i, name in enumerate(analysis.features):
+                estimates.append([method, a, name, e.theta[a, i], e.std_error[a, i], *interval[a, i]])
+                scales += [[method, a, name, scale, theta[a, i]] for scale, theta in analysis.sensitivity[method].items()]
+        for a in range(analysis.n_actions):
+            for b in range(a):
+                c = e.contrast(a, b)
+                rows = zip(analysis.features, c.theta, c.std_error, c.interval(level), strict=True)
+                differences += [[method, a, b, name, value, se, *ends] for name, value, se, ends in rows]
+    ends = ["theta", "std_error", "low", "high"]
+    return {
+        "estimates": pd.DataFrame(estimates, columns=["method", "action", "feature", *ends]),
+        "contrasts": pd.DataFrame(differences, columns=["method", "action", "minus", "feature", *ends]),
+        "sensitivity": pd.DataFrame(scales, columns=["method", "action", "feature", "multiple_of_error_cov", "theta"]),
+        "diagnostics": pd.DataFrame([f[:3] for f in analysis.diagnostics], columns=["name", "verdict", "sentence"]),
+    }
+
+
+def headline(analysis: Analysis) -> str:
+    """What was analysed, in a sentence or two."""
+    error = "an error covariance for each round" if analysis.error.varying else "one error covariance"
+    if analysis.error.model is not None:
+        error = f"an error model ({analysis.error.model.kind})"
+    clusters = f", standard errors clustered by {analysis.units:,} units" if analysis.units else ""
+    aside = f" {analysis.faults:,} rows were set aside." if analysis.faults else ""
+    return (
+        f"{analysis.rounds:,} rounds, {analysis.n_actions} actions, {len(analysis.features)} features, {error}{clusters}; "
+        f"mean reward {analysis.mean_reward:.4g}.{aside}"
+    )
+
+
+def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
+    """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
+    figures = pictures(analysis, level)
+    write_whole(folder / "fit.json", analysis.to_json(level) + "\n")
+    for name, table in tidy(analysis, level).items():
+        write_whole(folder / f"{name}.csv", table.to_csv(index=False))
+    for name, drawn in figures.items():
+        for kind, content in drawn._asdict().items():
+            write_whole(folder / f"{name}.{kind}", content)
+    page = Page("What the log says").text(headline(analysis))
+    page.heading("Coefficients").text(
+        f"θ ± standard error. Intervals in the figure are of {100 * level:g} %. Read {analysis.best.method} first; the others are there "
+        "to see what the error does, and whether it matters how it is taken out."
+    )
+    page.table(coefficients(analysis)).picture(figures["forest"])
+    page.table(Table(["method", "what it is"], [[method, SAYS[method]] for method in analysis.estimates]))
+    page.heading("Differences between actions").text("What one action does more than another; * marks an interval without zero.")
+    page.table(contrasts(analysis, level))
+    page.heading("If the error were larger or smaller").text(
+        "The same differences with another multiple of the error covariance. Where a line is steep, much depends on Σe. "
+        "Bands are one standard error."
+    )
+    page.table(sensitivity(analysis)).picture(figures["sensitivity"])
+    page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])
+    page.picture(figures["propensities"]).picture(figures["drift"])
+    path = folder / "report.html"
+    write_whole(path, page.render(command=command, seconds=seconds))
+    return path

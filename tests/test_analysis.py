@@ -1,0 +1,526 @@
+"""Logs in files, the fit, its diagnostics, and the command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import mebandit as mb
+from mebandit.analysis import formats
+from mebandit.estimators import METHODS
+from mebandit.values import Floats
+from tests.strategies import Case, logs
+
+THETA = np.array([[0.5, -1.0], [0.0, 1.0]])
+ERROR = np.diag([0.0, 0.5])
+
+
+def make_log(n: int = 600, seed: int = 0, *, users: int = 30) -> pd.DataFrame:
+    """Rounds of a policy that reads the prediction: an intercept and a stress level, seen with error."""
+    rng = np.random.default_rng(seed)
+    variance = np.where(rng.random(n) < 0.5, 0.2, 0.8)
+    stress = rng.normal(0.5, 1, n)
+    seen = stress + rng.normal(0, np.sqrt(variance))
+    send = np.where(seen > 0.5, 0.8, 0.2)
+    action = (rng.random(n) < send).astype(int)
+    reward = THETA[action, 0] + THETA[action, 1] * stress + rng.normal(0, 0.3, n)
+    return pd.DataFrame(
+        {
+            "one": 1.0, "stress": seen, "action": action, "reward": reward, "propensity": np.where(action == 1, send, 1 - send),
+            "p0": 1 - send, "p1": send, "variance": variance, "user": [f"u{i % users}" for i in range(n)],
+        }
+    )  # fmt: skip
+
+
+FEATURES = ["one", "stress"]
+
+
+def by_estimate(log: pd.DataFrame, method: str, error: Any, **options: Any) -> mb.Estimate:
+    x, action, reward, propensity = (log[name].to_numpy() for name in (FEATURES, "action", "reward", "propensity"))
+    return mb.estimate(x, action, reward, propensity, error, method=method, **options)
+
+
+def assert_same(found: mb.Estimate, expected: mb.Estimate, rtol: float = 1e-9) -> None:
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=rtol)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=10 * rtol, atol=1e-12)
+
+
+@given(logs(rounds=(60, 150), error=0.05), st.sampled_from(METHODS), st.booleans())
+@settings(max_examples=40)
+def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, intercept: bool) -> None:
+    """Any number of actions and features, an error covariance by round, actions that are not always allowed, an intercept."""
+    d = case.x.shape[1]
+    counts = np.bincount(case.actions, minlength=case.n_actions)
+    assume(counts.min() > d + 2)
+    lower = np.tril_indices(d)
+    log = {"predicted": case.x, "action": case.actions, "reward": case.r, "propensity": case.propensities}
+    log |= {f"error_cov_{i}_{j}": case.sigma[:, i, j] for i, j in zip(*lower, strict=True)}
+    if d == 1:
+        log["predicted_0"] = log.pop("predicted")[:, 0]
+    found = mb.fit(log, methods=method, intercept=intercept, ridge=0.1, n_actions=case.n_actions).estimates[method]
+    expected = mb.estimate(
+        case.x, case.actions, case.r, case.propensities, case.sigma, n_actions=case.n_actions, method=method, intercept=intercept, ridge=0.1
+    )
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-8, atol=1e-9 * np.abs(expected.covariance).max())
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many blocks from a small log."""
+    monkeypatch.setattr(formats, "ROWS", 64)
+    monkeypatch.setattr(formats, "CSV_BYTES", 4096)
+
+
+def stored(log: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    """The same log in every form that can be read."""
+    table = pa.Table.from_pandas(log, preserve_index=False)
+    log.to_csv(folder / "log.csv", index=False)
+    log.to_csv(folder / "log.tsv", index=False, sep="\t")
+    pq.write_table(table, folder / "log.parquet", row_group_size=97)
+    (folder / "parts").mkdir()
+    pq.write_table(table.slice(0, 250), folder / "parts" / "a.parquet", row_group_size=50)
+    pq.write_table(table.slice(250), folder / "parts" / "b.parquet")
+    return {
+        "csv": folder / "log.csv",
+        "tsv": str(folder / "log.tsv"),
+        "parquet": folder / "log.parquet",
+        "folder": folder / "parts",
+        "several": [folder / "parts" / "a.parquet", folder / "parts" / "b.parquet"],
+        "arrow": table,
+        "pandas": log,
+        "arrays": {name: log[name].to_numpy() for name in log},
+    }
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("error", ["constant", "columns"])
+def test_every_form_of_a_log_and_every_number_of_workers_says_the_same(tmp_path: Path, error: str) -> None:
+    log = make_log()
+    given: dict[str, Any] = {"error_cov": ERROR} if error == "constant" else {"error_columns": ["0", "variance"]}
+    expected_cov = ERROR if error == "constant" else log["variance"].to_numpy()[:, None, None] * np.diag([0.0, 1.0])
+    for form, source in stored(log, tmp_path).items():
+        found = [mb.fit(source, predicted=FEATURES, unit="user", workers=workers, **given) for workers in (1, 3)]
+        assert found[0].to_json() == found[1].to_json(), f"{form}: the number of workers matters"
+        assert found[0].rounds == len(log)
+        assert found[0].units == 30
+        for method in METHODS:
+            assert_same(found[0].estimates[method], by_estimate(log, method, expected_cov, unit=log["user"].to_numpy()))
+
+
+def test_a_journal_is_a_log(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    with mb.Learner(mb.meb(2, 2, floor=0.2), seed=1, journal=tmp_path / "trial.jsonl") as learner:
+        for _ in range(300):
+            stress = rng.normal(0.5, 1)
+            decision = learner.decide([1.0, stress + rng.normal(0, 0.7)], ERROR)
+            learner.learn(decision, float(THETA[decision.action] @ [1.0, stress]))
+    trial = mb.read_journal(tmp_path / "trial.jsonl")
+    expected = mb.estimate(trial.predicted, trial.actions, trial.rewards, trial.propensities, trial.error_cov)
+    trial.to_parquet(tmp_path / "trial.parquet")
+    for log in (tmp_path / "trial.jsonl", tmp_path / "trial.parquet", trial):
+        assert_same(mb.fit(log).estimates["meb"], expected)
+
+
+# ---- rows that break a rule ----------------------------------------------------------------------------------------------
+
+
+def spoil(log: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFrame:
+    spoilt = log.astype({column: object})
+    spoilt.loc[row - 1, column] = value
+    return spoilt
+
+
+FAULTS = [
+    ("stress", "abc", "row 40 column 'stress' must be a finite number of at most 1e+50 in size; got 'abc'."),
+    ("stress", "", "row 40 column 'stress' must be a finite number of at most 1e+50 in size; got nothing."),
+    ("stress", "inf", "row 40 column 'stress' must be a finite number"),
+    ("reward", "NaN", "row 40 column 'reward' must be a finite number of at most 1e+50 in size; got nothing."),
+    ("propensity", 0, "row 40 column 'propensity' must be in (0, 1], the probability that the action was drawn with; got"),
+    ("propensity", 1.5, "row 40 column 'propensity' must be in (0, 1]"),
+    ("action", 2, "row 40 column 'action' must be a whole number from 0 to 1 (for more actions, give n_actions); got"),
+    ("action", 0.5, "row 40 column 'action' must be a whole number from 0 to 1"),
+    ("action", -1, "row 40 column 'action' must be a whole number from 0 to 1"),
+    ("action", "send", "row 40 column 'action' must be a whole number from 0 to 1 (for more actions, give n_actions); got 'send'."),
+    ("variance", -0.1, "row 40 column 'variance' must be a variance of at least 0; got"),
+    ("user", "", "row 40 column 'user' must name a unit; got nothing."),
+]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("column", "value", "sentence"), FAULTS)
+def test_a_row_that_breaks_a_rule_is_located(tmp_path: Path, column: str, value: Any, sentence: str) -> None:
+    path = tmp_path / "log.csv"
+    spoil(make_log(), 40, column, value).to_csv(path, index=False)
+    with pytest.raises(mb.LogError) as refusal:
+        mb.fit(path, predicted=FEATURES, error_columns="0,variance", unit="user")
+    assert str(refusal.value).startswith(f"{path} {sentence}")
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_that_break_a_rule_are_counted_or_set_aside(tmp_path: Path, kind: str) -> None:
+    log = make_log()
+    spoilt = log.astype({"action": float})
+    spoilt.loc[[9, 200, 599], "action"] = [7.0, np.nan, -1.0]
+    spoilt.loc[300, "propensity"] = 0.0
+    path = tmp_path / f"log.{kind}"
+    spoilt.to_csv(path, index=False) if kind == "csv" else spoilt.to_parquet(path, row_group_size=77)
+    given: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR, "unit": "user"}
+    with pytest.raises(mb.LogError, match=r"row 10 column 'action' .* got 7\.0\. 3 more rows break a rule\."):
+        mb.fit(path, **given)
+    found = mb.fit(path, on_bad="set-aside", set_aside=tmp_path / "aside.csv", **given)
+    assert (found.rounds, found.faults) == (596, 4)
+    aside = pd.read_csv(tmp_path / "aside.csv")
+    assert aside["row"].tolist() == [10, 201, 301, 600]
+    assert aside["column"].tolist() == ["action", "action", "propensity", "action"]
+    kept = log.drop(index=[9, 200, 300, 599])
+    assert_same(found.estimates["dr"], by_estimate(kept, "dr", ERROR, unit=kept["user"].to_numpy()))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_rows_with_too_few_or_too_many_cells_keep_their_place(tmp_path: Path) -> None:
+    log = make_log()
+    path = tmp_path / "log.csv"
+    log.to_csv(path, index=False)
+    lines = path.read_text().splitlines()
+    for row in (3, 4, 250):
+        lines[row] = lines[row].rsplit(",", 1)[0]
+    lines[420] += ",more"
+    lines[600] = lines[600] + ",more"
+    lines[301] = lines[301].replace(lines[301].split(",")[1], "abc")
+    path.write_text("\n".join(lines) + "\n")
+    given: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR}
+    with pytest.raises(mb.LogError, match=r"row 3 must have 9 columns, like the header; got 8: .* 5 more rows"):
+        mb.fit(path, **given)
+    found = mb.fit(path, on_bad="set-aside", set_aside=tmp_path / "aside.csv", **given)
+    assert pd.read_csv(tmp_path / "aside.csv")["row"].tolist() == [3, 4, 250, 301, 420, 600]
+    kept = log.drop(index=[2, 3, 249, 300, 419, 599])
+    assert_same(found.estimates["meb"], by_estimate(kept, "meb", ERROR))
+
+
+def test_propensities_of_all_actions_are_checked_together(tmp_path: Path) -> None:
+    log = make_log(50)
+    given: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR, "propensity": ["p0", "p1"]}
+    assert_same(mb.fit(log, **given).estimates["meb"], by_estimate(log, "meb", ERROR))
+    off = log.assign(p0=log["p0"] + 0.1 * (np.arange(50) == 6))
+    with pytest.raises(mb.LogError, match=r"row 7 column 'p0, p1' must sum to 1; got 1\.1"):
+        mb.fit(off, **given)
+    never = log.copy()
+    never.loc[6, ["p0", "p1", "action"]] = [1.0, 0.0, 1]
+    with pytest.raises(mb.LogError, match="row 7 column 'p1' must be positive, since its action was taken; got 0"):
+        mb.fit(never, **given)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    log = make_log()
+    whole, torn = tmp_path / "whole.parquet", tmp_path / "torn.parquet"
+    log.to_parquet(whole, row_group_size=100)
+    torn.write_bytes(whole.read_bytes()[:-200])
+    damaged = tmp_path / "damaged.parquet"
+    content = bytearray(whole.read_bytes())
+    start = pq.ParquetFile(whole).metadata.row_group(3).column(1).dictionary_page_offset
+    content[start : start + 200] = bytes(200)
+    damaged.write_bytes(bytes(content))
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("one,stress,action,reward,propensity\n")
+    (tmp_path / "nothing").mkdir()
+    cases = {
+        torn: "torn.parquet must be a whole Parquet file; got one that cannot be opened",
+        damaged: "damaged.parquet must be readable throughout; got damaged data after row",
+        tmp_path / "empty.csv": "empty.csv must be a CSV with a header",
+        tmp_path / "header.csv": "the log must hold at least one round; got none in",
+        tmp_path / "nothing": "must hold .parquet or .csv files; got none",
+        tmp_path / "absent.csv": "log must be a file or a folder that exists",
+        tmp_path / "log.xlsx": "log must be",
+    }
+    (tmp_path / "log.xlsx").write_text("x")
+    for path, sentence in cases.items():
+        with pytest.raises(mb.LogError) as refusal:
+            mb.fit(path, predicted=FEATURES, error_cov=ERROR)
+        assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"predicted": ["one", "stres"]}, "the table must have a column 'stres'; got none of that name. It has 'one', 'stress'"),
+        ({"predicted": ["one", "user"]}, "row 1 column 'user' must be a finite number"),
+        ({"predicted": None}, "the columns of the predicted context must be named; got none"),
+        ({"error_cov": None}, "the error covariance must be known, to be corrected for; got nothing."),
+        ({"error_cov": np.eye(3)}, "error_cov must have shape (2, 2); got shape (3, 3)."),
+        ({"error_columns": "variance"}, "the error columns must name 2 columns of variances, or the 3 of a lower triangle; got 1"),
+        ({"error_columns": "0,variance"}, "the error must be given once; got both error_cov and error columns."),
+        ({"methods": "best"}, "methods must be one of"),
+        ({"propensity": ["p0", "p1", "propensity"], "n_actions": 2}, "propensity must name one column, or one for each of the 2 actions"),
+        ({"on_bad": "drop"}, "on_bad must be one of 'refuse', 'set-aside'; got 'drop'."),
+        ({"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"n_actions": 3}, "theta of action 2 must be identified by the data; got 0 rounds"),
+        ({"error_cov": mb.measurement.from_known(1.0, dim=3)}, "the error model must be of the log's 2 features; got one of 3."),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    given: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR} | change
+    with pytest.raises(mb.MebanditError) as refusal:
+        mb.fit(make_log(60), **given)
+    assert sentence in str(refusal.value)
+
+
+# ---- error models --------------------------------------------------------------------------------------------------------
+
+
+def biased_pairs(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Truths and predictions x̃ = 0.3 + 0.7 x + e."""
+    x = rng.normal(0.5, 1, (n, 1))
+    return 0.3 + 0.7 * x + rng.normal(0, 0.5, x.shape), x
+
+
+def log_of(predicted: Floats, x: Floats, rng: np.random.Generator) -> dict[str, Any]:
+    send = np.where(predicted[:, 0] > 0.5, 0.7, 0.3)
+    action = (rng.random(len(x)) < send).astype(int)
+    reward = np.where(action == 1, 1.5, -0.5) * x[:, 0] + rng.normal(0, 0.3, len(x))
+    return {"stress": predicted[:, 0], "action": action, "reward": reward, "propensity": np.where(action == 1, send, 1 - send)}
+
+
+def test_an_estimated_error_model_is_applied_and_its_uncertainty_counted() -> None:
+    """Over 200 trials with 150 validation pairs each, 95 % intervals cover; without the model's own uncertainty they would not."""
+    rng = np.random.default_rng(4)
+    covered, narrow = [], []
+    for _ in range(200):
+        model = mb.measurement.from_validation(*biased_pairs(150, rng), assume="biased")
+        predicted, x = biased_pairs(2000, rng)
+        log = log_of(predicted, x, rng)
+        found = mb.fit(log, predicted="stress", error_cov=model, methods="dr").estimates["dr"]
+        plain = mb.estimate(model.unbias(predicted), log["action"], log["reward"], log["propensity"], model.error_cov, method="dr")
+        direct = mb.estimate(predicted, log["action"], log["reward"], log["propensity"], model, method="dr")
+        np.testing.assert_allclose(found.theta, plain.theta, rtol=1e-8)
+        assert_same(direct, found, rtol=1e-7)
+        truth = np.array([[-0.5], [1.5]])
+        covered.append(np.abs(found.theta - truth) < 1.96 * found.std_error)
+        narrow.append(np.abs(found.theta - truth) < 1.96 * plain.std_error)
+    assert abs(np.mean(covered) - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 200)
+    assert np.mean(narrow) < 0.9
+
+
+def test_classes_that_were_confused_are_put_right_with_the_logs_own_shares() -> None:
+    rng = np.random.default_rng(5)
+    confusion = np.array([[160, 30, 10], [20, 150, 30], [15, 25, 160]])
+    rows = confusion / confusion.sum(axis=1, keepdims=True)
+    truth = rng.choice(3, p=[0.6, 0.3, 0.1], size=40_000)
+    label = (rng.random(truth.size)[:, None] > np.cumsum(rows[truth], axis=1)).sum(axis=1)
+    theta = np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 3.0]])
+    send = np.where(label == 0, 0.3, 0.7)
+    action = (rng.random(truth.size) < send).astype(int)
+    log: dict[str, Any] = {f"is_{c}": (label == c).astype(float) for c in range(3)}
+    log |= {"action": action, "reward": theta[action, truth], "propensity": np.where(action == 1, send, 1 - send)}
+    model = mb.measurement.from_confusion(rows)
+    found = mb.fit(log, predicted="is_0,is_1,is_2", error_cov=model)
+    for method in ("meb", "dr"):
+        assert (np.abs(found.estimates[method].theta - theta) < 4.5 * found.estimates[method].std_error).all()
+    assert np.abs(found.estimates["ridge"].theta - theta).max() > 0.3
+
+
+def test_a_correction_of_berkson_error_is_warned_about() -> None:
+    rng = np.random.default_rng(6)
+    predicted = rng.normal(0, np.sqrt(0.7), (4000, 1))
+    x = predicted + rng.normal(0, np.sqrt(0.3), predicted.shape)
+    log = log_of(predicted, x, rng)
+    pairs = (predicted[:2000], x[:2000])
+    forced = mb.measurement.from_validation(*pairs, assume="classical")
+    with pytest.warns(mb.measurement.BerksonWarning, match="over-corrects by a factor of up to 1.7"):
+        found = mb.fit(log, predicted="stress", error_cov=forced)
+    assert found.estimates["meb"].theta[1, 0] > 2.3  # 1.5 in truth
+    assert abs(found.estimates["ridge"].theta[1, 0] - 1.5) < 0.1
+    model = mb.measurement.from_validation(*pairs)
+    with pytest.warns(mb.measurement.BerksonWarning):
+        mb.fit(log, predicted="stress", error_cov=0.3, validation=model)
+    right = mb.fit(log, predicted="stress", error_cov=model).estimates["meb"]  # no warning: pytest makes it an error
+    assert abs(right.theta[1, 0] - 1.5) < 4.5 * right.std_error[1, 0]
+
+
+def test_reported_variances_are_scaled_by_what_pairs_say_of_them() -> None:
+    log = make_log(4000)
+    halved = log.assign(variance=log["variance"] / 2)
+    rng = np.random.default_rng(7)
+    reported = rng.uniform(0.1, 0.4, (1000, 1))
+    truth = rng.normal(0, 1, (1000, 1))
+    model = mb.measurement.from_variances(
+        np.column_stack([np.full(1000, 0.0), reported]),
+        predicted=np.column_stack([np.ones(1000), truth + rng.normal(0, np.sqrt(2 * reported))]),
+        truth=np.column_stack([np.ones(1000), truth]),
+    )
+    found = mb.fit(halved, predicted=FEATURES, error_columns="0,variance", error_cov=model)
+    np.testing.assert_allclose(found.error.mean_cov[1, 1], 0.5, rtol=0.15)
+    assert (np.abs(found.estimates["dr"].theta - THETA) < 0.1).all()
+
+
+def test_sensitivity_is_the_estimate_at_other_covariances() -> None:
+    log = make_log()
+    by_round = log["variance"].to_numpy()[:, None, None] * np.diag([0.0, 1.0])
+    cases: list[tuple[Any, Any]] = [(ERROR, {"error_cov": ERROR}), (by_round, {"error_columns": "0,variance"})]
+    for error, arguments in cases:
+        found = mb.fit(log, predicted=FEATURES, **arguments)
+        for method in METHODS:
+            for scale, theta in found.sensitivity[method].items():
+                np.testing.assert_allclose(theta, by_estimate(log, method, scale * error).theta, rtol=1e-8)
+    assert (found.sensitivity["ridge"][0.5] == found.sensitivity["ridge"][2.0]).all()
+
+
+# ---- diagnostics ---------------------------------------------------------------------------------------------------------
+
+
+def verdicts(log: Any, **changes: Any) -> dict[str, str]:
+    arguments: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR}
+    found = mb.fit(log, **(arguments | changes))
+    return {finding.name: finding.verdict for finding in found.diagnostics}
+
+
+def test_a_good_log_gets_no_red_and_every_spoilt_one_its_own() -> None:
+    log = make_log(4000)
+    good = verdicts(log, floor=0.2)
+    assert "red" not in good.values()
+    for name in ("probability and frequency", "propensities", "effective sample size", "drift of x̃", "skewness of x̃"):
+        assert good[name] == "green", name
+    assert verdicts(log, floor=0.3)["propensities"] == "red"
+    swapped = log.assign(propensity=1 - log["propensity"])
+    assert verdicts(swapped)["probability and frequency"] == "red"
+    assert verdicts(log.assign(propensity=0.5))["probability and frequency"] == "red"  # right on average, wrong at every level
+    assert verdicts(log, error_cov=np.diag([0.0, 3.0]))["signal beyond the error"] == "red"
+    assert verdicts(log, error_cov=np.diag([0.0, 1.35]), methods=["meb"])["reliability of x̃"] == "red"
+    assert verdicts(log.head(60))["effective sample size"] != "green"
+    moving = log.assign(stress=log["stress"] + np.linspace(0, 4, len(log)))
+    assert verdicts(moving)["drift of x̃"] == "yellow"
+    skewed = log.assign(stress=np.exp(log["stress"]))
+    assert verdicts(skewed)["skewness of x̃"] == "yellow"
+    rare = log.copy()
+    rare.loc[rare["action"] == 1, "propensity"] = 0.0005
+    assert verdicts(rare)["propensities"] == "red"
+    twin = log.assign(one=log["stress"] + 1e-3 * np.sin(np.arange(len(log))))
+    assert verdicts(twin, error_cov=np.zeros((2, 2)), methods=["meb"])["Assumption 2, minimum signal"] == "red"
+
+
+def test_a_method_without_a_solution_does_not_take_the_others_with_it() -> None:
+    log = make_log()
+    found = mb.fit(log, predicted=FEATURES, error_cov=np.diag([0.0, 5.0]))
+    assert np.isnan(found.estimates["rc"].theta).all()
+    assert np.isfinite(found.estimates["meb"].theta).all()
+    assert json.loads(found.to_json())["estimates"]["rc"]["theta"] == [[None, None], [None, None]]
+    with pytest.raises(mb.SingularMoments):
+        mb.fit(log, predicted=FEATURES, error_cov=np.diag([0.0, 5.0]), methods="rc")
+
+
+def test_variances_that_are_reported_wrongly_are_noticed() -> None:
+    log = make_log(20_000)
+    assert verdicts(log, error_cov=None, error_columns="0,variance")["reported variances"] == "green"
+    wrong = log.assign(variance=1.0 - log["variance"])  # low where the error is large
+    assert verdicts(wrong, error_cov=None, error_columns="0,variance")["reported variances"] == "red"
+
+
+def test_diagnostics_are_the_formulas() -> None:
+    log = make_log(900)
+    found = mb.fit(log, predicted=FEATURES, error_columns="0,variance", floor=0.1)
+    values = {finding.name: finding.values for finding in found.diagnostics}
+    x, w = log["stress"].to_numpy(), 0.5 / log["propensity"].to_numpy()
+    n1 = [w[log["action"] == a].sum() ** 2 / (w[log["action"] == a] ** 2).sum() for a in (0, 1)]
+    np.testing.assert_allclose(values["effective sample size"]["effective"], n1)
+    share = [w[log["action"] == a].max() / w[log["action"] == a].sum() for a in (0, 1)]
+    np.testing.assert_allclose(values["effective sample size"]["largest_share"], share)
+    away = (x - x.mean()) / x.std()
+    np.testing.assert_allclose(values["skewness of x̃"]["skewness"], [0.0, (away**3).mean()], atol=1e-9)
+    np.testing.assert_allclose(values["drift of x̃"]["stress"], away.reshape(20, 45).mean(axis=1), atol=1e-9)
+    reliability = (x.var() - log["variance"].mean()) / x.var()
+    np.testing.assert_allclose(values["reliability of x̃"]["by_feature"], [1.0, reliability], rtol=1e-6)
+    delta = np.diff(found.estimates["dr"].theta, axis=0)[0]
+    gap, sd = np.abs(log[FEATURES] @ delta), np.abs(delta[1]) * np.sqrt(log["variance"])
+    np.testing.assert_allclose(values["Assumption 3, small error"]["within_1_sd"], [(gap < sd).mean()])
+    slope, _ = np.polyfit(log["variance"], (x - x.mean()) ** 2, 1)
+    np.testing.assert_allclose(values["reported variances"]["slope"][1], slope, rtol=1e-6)
+    gram = np.mean([np.outer(z, z) for z in log[FEATURES].to_numpy()], axis=0) - np.diag([0, log["variance"].mean()])
+    np.testing.assert_allclose(values["Assumption 2, minimum signal"]["at_the_end"], np.linalg.eigvalsh(gram)[:1] / 2, rtol=1e-9)
+    bear = np.array([_bearable(log[log["action"] == a]) for a in (0, 1)])
+    np.testing.assert_allclose(values["signal beyond the error"]["could_bear"], bear, rtol=1e-6)
+
+
+def _bearable(own: pd.DataFrame) -> float:
+    """The λ at which Σ w (x̃x̃' - λ Σe) becomes singular, by hand for two features of which the first has no error."""
+    w = 0.5 / own["propensity"]
+    (a, b), (_, c) = sum(wt * np.outer(z, z) for wt, z in zip(w, own[FEATURES].to_numpy(), strict=True)) / w.sum()
+    return float((c - b * b / a) / make_log(900)["variance"].mean())
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "mebandit.cli", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
+    log = make_log()
+    log.to_parquet(tmp_path / "log.parquet")
+    np.savetxt(tmp_path / "sigma.csv", ERROR, delimiter=",")
+    arguments = ["fit", "log.parquet", "--predicted", "one,stress", "--error-cov", "sigma.csv"]
+    done = run(
+        *arguments, "--action", "action", "--reward", "reward", "--propensity", "propensity", "--method", "meb", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    plain = json.loads(done.stdout)
+    expected = by_estimate(log, "meb", ERROR)
+    np.testing.assert_allclose(plain["estimates"]["meb"]["theta"], expected.theta)
+    np.testing.assert_allclose(plain["estimates"]["meb"]["std_error"], expected.std_error)
+    np.testing.assert_allclose(plain["contrasts"]["1-0"]["meb"]["interval"], expected.contrast(1, 0).interval())
+    (tmp_path / "columns.toml").write_text('predicted = ["one", "stress"]\nerror_columns = ["0", "variance"]\nunit = "user"\n')
+    done = run("fit", "log.parquet", "--columns", "columns.toml", "--out", "found", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "clustered by 30 units" in done.stdout
+    written = {path.name for path in (tmp_path / "found").iterdir()}
+    assert {"report.html", "fit.json", "estimates.csv", "contrasts.csv", "sensitivity.csv", "diagnostics.csv", "forest.png"} <= written
+    assert (tmp_path / "found" / "report.html").read_text().count("<svg") == 4
+    table = pd.read_csv(tmp_path / "found" / "estimates.csv")
+    assert len(table) == 5 * 2 * 2
+    stated = table[(table["method"] == "dr") & (table["feature"] == "stress")]["theta"]
+    assert str(round(float(stated.iloc[1]), 3)) in done.stdout
+
+
+def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
+    spoil(make_log(), 40, "stress", "abc").to_csv(tmp_path / "log.csv", index=False)
+    done = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("mebandit: log.csv row 40 column 'stress' must be a finite number")
+    assert done.stderr.count("\n") == 1
+    done = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--on-bad", "set-aside", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 rows were set aside" in done.stdout
+    assert (tmp_path / "set_aside.csv").read_text().count("\n") == 2
+
+
+def test_error_models_are_made_from_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    predicted, truth = biased_pairs(2000, rng)
+    pd.DataFrame({"seen": predicted[:, 0], "true": truth[:, 0]}).to_csv(tmp_path / "pairs.csv", index=False)
+    done = run("error-model", "pairs.csv", "--predicted", "seen", "--truth", "true", "--out", "model.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "biased" in done.stdout
+    model = mb.ErrorModel.load(tmp_path / "model.json")
+    assert model.kind == "biased"
+    who = np.repeat(np.arange(300), 3)
+    readings = pd.DataFrame({"person": [f"p{i}" for i in who], "seen": rng.normal(0, 1, 300)[who] + rng.normal(0, 0.5, 900)})
+    readings.drop(index=[0, 7]).to_csv(tmp_path / "readings.csv", index=False)
+    done = run("error-model", "readings.csv", "--predicted", "seen", "--subject", "person", "--out", "again.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(mb.ErrorModel.load(tmp_path / "again.json").error_cov, 0.25, atol=0.06)
+    (tmp_path / "bad.csv").write_text("seen,true\n1.0,2.0\nx,3.0\n")
+    done = run("error-model", "bad.csv", "--predicted", "seen", "--truth", "true", "--out", "bad.json", cwd=tmp_path)
+    assert "bad.csv row 2 column 'seen' must be a finite number; got 'x'." in done.stderr
+    assert not (tmp_path / "bad.json").exists()
