@@ -64,8 +64,6 @@ def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, in
     lower = np.tril_indices(d)
     log = {"predicted": case.x, "action": case.actions, "reward": case.r, "propensity": case.propensities}
     log |= {f"error_cov_{i}_{j}": case.sigma[:, i, j] for i, j in zip(*lower, strict=True)}
-    if d == 1:
-        log["predicted_0"] = log.pop("predicted")[:, 0]
     found = mb.fit(log, methods=method, intercept=intercept, ridge=0.1, n_actions=case.n_actions).estimates[method]
     expected = mb.estimate(
         case.x, case.actions, case.r, case.propensities, case.sigma, n_actions=case.n_actions, method=method, intercept=intercept, ridge=0.1

@@ -169,7 +169,8 @@ def test_half_and_half_is_the_whole(case: Case, data: st.DataObject) -> None:
 
     def part(start: int, stop: int) -> moments.Crossproducts:
         pieces: list[Any] = [field[start:stop] if len(field) == n else field for field in rounds]
-        return moments.crossproducts(moments.Rounds(*pieces), case.n_actions, varying=case.sigma.ndim == 3)
+        piece = moments.Rounds(*pieces)._replace(predicted=rounds.predicted[:, start:stop].copy())
+        return moments.crossproducts(piece, case.n_actions, varying=case.sigma.ndim == 3)
 
     merged = moments.merge(part(0, cut), part(cut, n))
     for mine, whole in zip(merged, part(0, n), strict=True):

@@ -15,6 +15,8 @@ import numpy as np
 jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
 spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+# For sums over the rounds of a stored log alone: the compiler may add in another order, and so use vector instructions.
+summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
@@ -45,6 +47,9 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
+
+# Rounds of a log that are worked on at a time: they stay in the processor's cache.
+CHUNK = 1024
 
 _MIN_PIVOT = 1e-12
 _U32 = np.uint64(0xFFFFFFFF)
@@ -569,7 +574,8 @@ def write_target(a, spec, sums, fit, p):
 
 # ---- logs --------------------------------------------------------------------------------------------------------------
 #
-# A log is `mebandit.moments.Rounds`; its stabilizer, errors (packed) and allowed hold one entry for all rounds, or one for each.
+# A log is `mebandit.moments.Rounds`; its stabilizer, errors (packed) and allowed hold one entry for all rounds, or one for each. Its
+# predictions are x[i, t], feature by feature, so that loops over rounds run through memory in order.
 
 
 @jit
@@ -579,12 +585,14 @@ def mark_faults(predicted, actions, rewards, propensities, errors, n_actions, fa
     `propensities` has one column, for the action taken, or one for each action; `errors` none, one variance for each feature, or the
     rows of the lower triangle of a covariance. NaN breaks every comparison.
     """
-    d, k = predicted.shape[1], propensities.shape[1]
+    d, k = predicted.shape[0], propensities.shape[1]
     s, work = np.empty((d, d)), np.empty((d + 1) * (d + 2) // 2)
     count = 0
     for t in range(rewards.size):
         a = actions[t]
-        good = acceptable(predicted[t]) and abs(rewards[t]) <= LARGEST and 0.0 <= a <= n_actions - 1.0 and a == math.floor(a)
+        good = abs(rewards[t]) <= LARGEST and 0.0 <= a <= n_actions - 1.0 and a == math.floor(a)
+        for i in range(d):
+            good = good and abs(predicted[i, t]) <= LARGEST
         if good and k == 1:
             good = 0.0 < propensities[t, 0] <= 1.0
         elif good:
@@ -614,101 +622,172 @@ def add_products(products, squares, errors, varying, log):
     """Take rounds into the crossproducts of a log, see `mebandit.moments.Crossproducts`; error covariances only if `varying`.
 
     Where all actions were always allowed and pi^nd is one constant, what was offered is what was played, over all actions: the caller
-    adds that up.
+    adds that up. Rounds are sorted by action, a chunk at a time.
     """
-    predicted, error, allowed, stabilizer = log.predicted, log.errors, log.allowed, log.stabilizer
-    n, d = predicted.shape
+    d, n = log.predicted.shape
     n_actions = squares.shape[1]
-    size = products.shape[2]
-    alike = allowed.shape[0] == 1 and stabilizer.shape[0] == 1
-    v, outer = np.empty(d + 2), np.empty(size)
-    v[0] = 1.0
-    for t in range(n):
-        a, reward = log.actions[t], log.rewards[t]
-        s, c, m = entry(t, stabilizer.shape[0]), entry(t, error.shape[0]), entry(t, allowed.shape[0])
-        u = 1.0 / log.propensities[t]
-        w = stabilizer[s, a] * u
+    alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
+    v, w, wu = np.ones((d + 2, CHUNK)), np.empty(CHUNK), np.empty(CHUNK)
+    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK, dtype=np.int64)
+    for start in range(0, n, CHUNK):
+        m = min(CHUNK, n - start)
+        sort_by_action(log.actions, start, m, begin, order)
+        for k in range(m):
+            t = start + order[k]
+            a, u = log.actions[t], 1.0 / log.propensities[t]
+            w[k] = log.stabilizer[entry(t, log.stabilizer.shape[0]), a] * u
+            wu[k] = w[k] * u
+            v[d + 1, k] = log.rewards[t]
         for i in range(d):
-            v[1 + i] = predicted[t, i]
-        v[d + 1] = reward
-        k = 0
-        for i in range(d + 2):
-            for j in range(i, d + 2):
-                outer[k] = v[i] * v[j]
-                k += 1
-        add_multiples(products, a, outer, w, w * u)
-        squares[0, a] += w * w
-        if varying:
-            for k in range(errors.shape[2]):
-                errors[0, a, k] += error[c, k]
-                errors[1, a, k] += w * error[c, k]
-        if not alike or varying:
-            for b in range(n_actions):
-                if allowed[m, b]:
-                    w = stabilizer[s, b]
-                    if varying:
-                        for k in range(errors.shape[2]):
-                            errors[2, b, k] += w * error[c, k]
-                    if not alike:
-                        squares[1, b] += w * w
-                        for k in range(size):
-                            products[3, b, k] += w * outer[k]
+            for k in range(m):
+                v[1 + i, k] = log.predicted[i, start + order[k]]
+        for a in range(n_actions):
+            squares[0, a] += add_thrice(products, a, v, w, wu, begin[a], begin[a + 1])
+        if varying or not alike:
+            for t in range(start, start + m):
+                add_offered(products, squares, errors, varying, alike, log, t)
+
+
+@spliced
+def sort_by_action(actions, start, m, begin, order):
+    """The order in which the m rounds from `start` on are sorted by action, and where each action begins in it."""
+    for a in range(begin.size):
+        begin[a] = 0
+    for k in range(m):
+        begin[actions[start + k] + 1] += 1
+    for a in range(1, begin.size):
+        begin[a] += begin[a - 1]
+    for k in range(m):
+        a = actions[start + k]
+        order[begin[a]] = k
+        begin[a] += 1
+    for a in range(begin.size - 1, 0, -1):
+        begin[a] = begin[a - 1]
+    begin[0] = 0
+
+
+@summing
+def add_thrice(products, a, v, w, wu, first, end):
+    """Sums of vv' with the weights 1, w and wu over columns first, ..., end - 1 of v; returns the sum of w^2."""
+    k = 0
+    for i in range(v.shape[0]):
+        for j in range(i, v.shape[0]):
+            one, two, three = 0.0, 0.0, 0.0
+            for t in range(first, end):
+                y = v[i, t] * v[j, t]
+                one += y
+                two += w[t] * y
+                three += wu[t] * y
+            products[0, a, k] += one
+            products[1, a, k] += two
+            products[2, a, k] += three
+            k += 1
+    squared = 0.0
+    for t in range(first, end):
+        squared += w[t] * w[t]
+    return squared
+
+
+@spliced
+def add_offered(products, squares, errors, varying, alike, log, t):
+    """What a round is to the actions that it offered: its outer product, if rounds are not all alike, and its error covariance."""
+    d, a = log.predicted.shape[0], log.actions[t]
+    s, c, m = entry(t, log.stabilizer.shape[0]), entry(t, log.errors.shape[0]), entry(t, log.allowed.shape[0])
+    w = log.stabilizer[s, a] / log.propensities[t]
+    if varying:
+        for k in range(errors.shape[2]):
+            errors[0, a, k] += log.errors[c, k]
+            errors[1, a, k] += w * log.errors[c, k]
+    for b in range(squares.shape[1]):
+        if log.allowed[m, b]:
+            w = log.stabilizer[s, b]
+            if varying:
+                for k in range(errors.shape[2]):
+                    errors[2, b, k] += w * log.errors[c, k]
+            if not alike:
+                squares[1, b] += w * w
+                k = 0
+                for i in range(d + 2):
+                    left = 1.0 if i == 0 else log.rewards[t] if i > d else log.predicted[i - 1, t]
+                    for j in range(i, d + 2):
+                        right = 1.0 if j == 0 else log.rewards[t] if j > d else log.predicted[j - 1, t]
+                        products[3, b, k] += w * left * right
+                        k += 1
 
 
 @jit
-def add_multiples(products, a, outer, w, wu):
-    """One round's outer product with its three weights, as slices: the compiler then uses vector instructions."""
-    first, second, third = products[0, a], products[1, a], products[2, a]
-    for k in range(outer.size):
-        first[k] += outer[k]
-        second[k] += w * outer[k]
-        third[k] += wu * outer[k]
+def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, x, log):
+    """Sums of psi psi' over the rounds of a log, or of psi by unit if there are any; see `mebandit.estimators.Scores`.
 
-
-@jit
-def write_scores(psi, start, weighting, theta, kappa, plain, beta, x, log):
-    """psi by action and round, (K p, rounds), for rounds start, start + 1, ... of a log; see `mebandit.estimators.Scores`.
-
-    psi = w x (x'theta - y) - s Sigma_e theta, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's formula was
-    solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^.
+    psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
+    formula was solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^.
     """
-    predicted, error, allowed, stabilizer = log.predicted, log.errors, log.allowed, log.stabilizer
-    d = x.shape[1]
     n_actions, p = theta.shape
+    d, n = x.shape
     intercept = p - d
-    taken = np.zeros((n_actions, d))
-    for b in range(n_actions):
-        packed_times(error, 0, theta, b, intercept, taken)
-    for k in range(psi.shape[1]):
-        t = start + k
-        a, reward, propensity = log.actions[t], log.rewards[t], log.propensities[t]
-        s, m = entry(t, stabilizer.shape[0]), entry(t, allowed.shape[0])
+    psi, work, taken = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.zeros((n_actions, d))
+    for start in range(0, n, CHUNK):
+        m = min(CHUNK, n - start)
         for b in range(n_actions):
-            nd, y, w = stabilizer[s, b], reward, 0.0
-            if not allowed[m, b]:
-                nd = 0.0
-            elif weighting == PSEUDO:
-                w, y = nd, beta[b, 0]
-                for i in range(d):
-                    y += beta[b, 1 + i] * predicted[t, i]
-                if a == b:
-                    y += (reward - y) / propensity
-            elif a == b:
-                w = nd / propensity if weighting == INVERSE else 1.0
-            taking = nd if plain[b] else kappa[b] * w
-            if error.shape[0] > 1 and taking != 0.0:
-                packed_times(error, t, theta, b, intercept, taken)
-            away = 0.0
-            if w != 0.0:
-                away = -y
-                for i in range(p):
-                    away += theta[b, i] * (1.0 if i < intercept else x[t, i - intercept])
-                away *= w
+            write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log, work)
             at = b * p + intercept
-            if intercept:
-                psi[at - 1, k] = away
-            for i in range(d):
-                psi[at + i, k] = away * x[t, i] - taking * taken[b, i]
+            if log.errors.shape[0] == 1:
+                packed_times(log.errors, 0, theta, b, intercept, taken)
+                for i in range(d):
+                    for k in range(m):
+                        psi[at + i, k] -= work[1, k] * taken[b, i]
+            else:
+                for k in range(m):
+                    packed_times(log.errors, start + k, theta, b, intercept, taken)
+                    for i in range(d):
+                        psi[at + i, k] -= work[1, k] * taken[b, i]
+        if totals.shape[0] == 0:
+            add_outer(meat, psi, m, p, weighting == UNIT)
+        else:
+            for k in range(m):
+                for i in range(n_actions * p):
+                    totals[unit[start + k], i] += psi[i, k]
+
+
+@jit
+def write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log, work):
+    """w x (x'theta - y) for action b and m rounds; s is left in the second row of `work`."""
+    p, d = theta.shape[1], x.shape[0]
+    intercept = p - d
+    away, taking, guess = work[0], work[1], work[2]
+    if weighting == PSEUDO:
+        write_fitted(guess, m, beta, b, 1, log.predicted, start)
+    write_fitted(away, m, theta, b, intercept, x, start)
+    for k in range(m):
+        t = start + k
+        nd, y, w = 0.0, log.rewards[t], 0.0
+        if log.allowed[entry(t, log.allowed.shape[0]), b]:
+            nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
+        played = log.actions[t] == b
+        if weighting == PSEUDO:
+            w = nd
+            y = guess[k] + (y - guess[k]) / log.propensities[t] if played else guess[k]
+        elif played:
+            w = nd / log.propensities[t] if weighting == INVERSE else 1.0
+        taking[k] = nd if plain[b] else kappa[b] * w
+        away[k] = w * (away[k] - y) if w != 0.0 else 0.0
+    if intercept:
+        for k in range(m):
+            psi[b * p, k] = away[k]
+    for i in range(d):
+        for k in range(m):
+            psi[b * p + intercept + i, k] = away[k] * x[i, start + k]
+
+
+@spliced
+def write_fitted(out, m, coefficients, b, intercept, x, start):
+    """The linear function of row b of `coefficients`, its intercept first if there is one, at m rounds of x from `start` on."""
+    for k in range(m):
+        out[k] = coefficients[b, 0] if intercept else 0.0
+    for i in range(x.shape[0]):
+        c = coefficients[b, intercept + i]
+        for k in range(m):
+            out[k] += c * x[i, start + k]
 
 
 @spliced
@@ -727,32 +806,35 @@ def packed_times(error, c, theta, b, intercept, out):
 
 
 @jit
-def affine(x, matrix, offset):
-    """offset + matrix x for every row of x; for rows this short, faster than a library call that wakes its own threads."""
-    n, d = x.shape
-    out = np.empty((n, d))
-    for t in range(n):
-        for i in range(d):
-            y = offset[i]
-            for j in range(d):
-                y += matrix[i, j] * x[t, j]
-            out[t, i] = y
-    return out
+def affine(x, matrix, offset, out):
+    """out = offset + matrix x for every round; for a matrix this small, faster than a library call that wakes its own threads."""
+    d, n = x.shape
+    for i in range(d):
+        for t in range(n):
+            out[i, t] = offset[i]
+        for j in range(d):
+            c = matrix[i, j]
+            for t in range(n):
+                out[i, t] += c * x[j, t]
 
 
 @jit
 def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
     """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
 
-    `forecast` has the probability of every action where that is known, else no column.
+    `forecast` has the probability of every action where that is known, else no column; of two actions the other one's is known anyway.
+    Error covariances are added up only where they vary.
     """
     x, error, allowed = log.predicted, log.errors, log.allowed
-    n, d = x.shape
+    d, n = x.shape
     n_actions, p = theta.shape
     intercept = p - d
-    bins, levels, parts = tally.propensity.shape[1], tally.forecast.shape[1], tally.segments.shape[0]
+    bins, parts = tally.propensity.shape[1], tally.segments.shape[0]
     size = packed_size(d)
+    varying = error.shape[0] > 1
+    known = n_actions if n_actions == 2 else forecast.shape[1]
     scores = np.zeros(n_actions)
+    last_top, last_next, sd = -1, -1, 0.0
     for t in range(n):
         a, propensity = log.actions[t], log.propensities[t]
         c, m = entry(t, error.shape[0]), entry(t, allowed.shape[0])
@@ -760,85 +842,122 @@ def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
         tally.least[a] = min(tally.least[a], propensity)
         if propensity < floor * (1.0 - 1e-9):
             tally.below[0] += 1.0
-        for b in range(forecast.shape[1]):
-            q = forecast[t, b]
-            level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
-            tally.forecast[b, level, 0] += 1.0
-            tally.forecast[b, level, 1] += 1.0 if a == b else 0.0
-            tally.forecast[b, level, 2] += q
-            tally.forecast[b, level, 3] += q * (1.0 - q)
-        part = min((first + t) * parts // total, parts - 1)
-        tally.segments[part, 0] += 1.0
-        k = 1 + d
-        for i in range(d):
-            tally.segments[part, 1 + i] += x[t, i]
-            for j in range(i, d):
-                tally.segments[part, k] += x[t, i] * x[t, j]
-                tally.segments[part, size + k] += error[c, k - 1 - d]
-                k += 1
-            away = (x[t, i] - mean[i]) / scale[i]
-            tally.powers[0, i] += away**3
-            tally.powers[1, i] += away**4
-        # the gap between the two best actions, and the error's standard deviation in its direction
-        top, next_best = -1, -1
-        for b in range(n_actions):
-            if allowed[m, b]:
-                scores[b] = theta[b, 0] if intercept else 0.0
-                for i in range(d):
-                    scores[b] += theta[b, intercept + i] * x[t, i]
-                if top < 0 or scores[b] > scores[top]:
-                    top, next_best = b, top
-                elif next_best < 0 or scores[b] > scores[next_best]:
-                    next_best = b
+        for b in range(known):
+            q = forecast[t, b] if forecast.shape[1] > 0 else propensity if a == b else 1.0 - propensity
+            add_forecast(tally.forecast, b, q, a == b)
+        if varying:
+            part = min((first + t) * parts // total, parts - 1)
+            for i in range(size):
+                tally.segments[part, 1 + d + size + i] += error[c, i]
+            add_reported(tally.reported, x, t, mean, error)
+        top, next_best = best_two(scores, theta, intercept, x, t, allowed, m)
         if next_best >= 0:
-            gap, variance, k = scores[top] - scores[next_best], 0.0, 0
-            for i in range(d):
-                u = theta[top, intercept + i] - theta[next_best, intercept + i]
-                for j in range(i, d):
-                    v = theta[top, intercept + j] - theta[next_best, intercept + j]
-                    variance += (1.0 if i == j else 2.0) * u * v * error[c, k]
-                    k += 1
-            sd = math.sqrt(max(variance, 0.0))
+            if varying or top != last_top or next_best != last_next:
+                sd = gap_sd(theta, top, next_best, intercept, error, c)
+                last_top, last_next = top, next_best
+            gap = scores[top] - scores[next_best]
             tally.close[0] += 1.0
             tally.close[1] += 1.0 if gap < sd else 0.0
             tally.close[2] += 1.0 if gap < 1.959964 * sd else 0.0
-        if error.shape[0] > 1:
-            k = 0
-            for i in range(d):
-                v, y = error[c, k], (x[t, i] - mean[i]) ** 2
-                k += d - i
-                tally.reported[i, 0] += v
-                tally.reported[i, 1] += v * v
-                tally.reported[i, 2] += y
-                tally.reported[i, 3] += v * y
-                tally.reported[i, 4] += y * y
+    start = 0
+    for part in range(parts):  # those of its parts that the log touches, one after the other
+        end = min(max((total * (part + 1) + parts - 1) // parts - first, start), n) if part + 1 < parts else n
+        add_segment(tally.segments, tally.powers, part, x, mean, scale, start, end)
+        start = end
 
 
-@jit
-def add_outer(meat, psi, p, apart):
-    """Sums of psi psi' over rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero."""
-    size, n = psi.shape
-    lanes = np.zeros(8)  # eight sums at a time: the compiler may use vector instructions without changing the order of additions
+@summing
+def add_segment(segments, powers, part, x, mean, scale, start, end):
+    """Rounds, x~ and x~x~' of one part of a log, and the powers of standardised x~."""
+    d = x.shape[0]
+    segments[part, 0] += end - start
+    k = 1 + d
+    for i in range(d):
+        total, third, fourth = 0.0, 0.0, 0.0
+        inverse = 1.0 / scale[i]
+        for t in range(start, end):
+            away = (x[i, t] - mean[i]) * inverse
+            square = away * away
+            total += x[i, t]
+            third += square * away
+            fourth += square * square
+        segments[part, 1 + i] += total
+        powers[0, i] += third
+        powers[1, i] += fourth
+        for j in range(i, d):
+            total = 0.0
+            for t in range(start, end):
+                total += x[i, t] * x[j, t]
+            segments[part, k] += total
+            k += 1
+
+
+@spliced
+def add_forecast(forecast, b, q, came):
+    """One action's probability and whether it came, at the level of that probability."""
+    levels = forecast.shape[1]
+    level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
+    forecast[b, level, 0] += 1.0
+    forecast[b, level, 1] += 1.0 if came else 0.0
+    forecast[b, level, 2] += q
+    forecast[b, level, 3] += q * (1.0 - q)
+
+
+@spliced
+def add_reported(reported, x, t, mean, error):
+    """Reported variances v and squared distances y from the mean: sums of v, v^2, y, v y, y^2 for every feature."""
+    k = 0
+    for i in range(mean.size):
+        v, y = error[t, k], (x[i, t] - mean[i]) ** 2
+        k += mean.size - i
+        reported[i, 0] += v
+        reported[i, 1] += v * v
+        reported[i, 2] += y
+        reported[i, 3] += v * y
+        reported[i, 4] += y * y
+
+
+@spliced
+def best_two(scores, theta, intercept, x, t, allowed, m):
+    """The best and the second best allowed action at a context, -1 if there is none."""
+    top, next_best = -1, -1
+    for b in range(theta.shape[0]):
+        if allowed[m, b]:
+            score = theta[b, 0] if intercept else 0.0
+            for i in range(x.shape[0]):
+                score += theta[b, intercept + i] * x[i, t]
+            scores[b] = score
+            if top < 0 or score > scores[top]:
+                top, next_best = b, top
+            elif next_best < 0 or score > scores[next_best]:
+                next_best = b
+    return top, next_best
+
+
+@spliced
+def gap_sd(theta, top, next_best, intercept, error, c):
+    """The standard deviation of the error in the direction in which two actions differ."""
+    d = theta.shape[1] - intercept
+    variance, k = 0.0, 0
+    for i in range(d):
+        u = theta[top, intercept + i] - theta[next_best, intercept + i]
+        for j in range(i, d):
+            v = theta[top, intercept + j] - theta[next_best, intercept + j]
+            variance += (1.0 if i == j else 2.0) * u * v * error[c, k]
+            k += 1
+    return math.sqrt(max(variance, 0.0))
+
+
+@summing
+def add_outer(meat, psi, m, p, apart):
+    """Sums of psi psi' over m rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero."""
+    size = psi.shape[0]
     for i in range(size):
         for j in range(i, (i // p + 1) * p if apart else size):
-            a, b = psi[i], psi[j]
-            for m in range(8):
-                lanes[m] = 0.0
-            for k in range(0, n - 7, 8):
-                for m in range(8):
-                    lanes[m] += a[k + m] * b[k + m]
-            for k in range(n - n % 8, n):
-                lanes[0] += a[k] * b[k]
-            for m in range(8):
-                meat[i, j] += lanes[m]
-
-
-@jit
-def add_by_unit(totals, unit, start, psi):
-    """Sums of psi by unit."""
-    for k in range(psi.shape[1]):
-        for i in range(psi.shape[0]):
-            totals[unit[start + k], i] += psi[i, k]
+            total = 0.0
+            for k in range(m):
+                total += psi[i, k] * psi[j, k]
+            meat[i, j] += total
 
 
 # ---- the calibrated context ---------------------------------------------------------------------------------------------

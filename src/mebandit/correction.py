@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mebandit import _kernels
+from mebandit.denoise import mapped
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, pack
 from mebandit.values import Floats
@@ -59,7 +59,7 @@ class Correction:
         if self._unbiasing is None:
             return rounds
         matrix, offset = self._unbiasing
-        return rounds._replace(predicted=_kernels.affine(rounds.predicted, matrix, offset))
+        return rounds._replace(predicted=mapped(rounds.predicted, matrix, offset))
 
     @property
     def _unbiasing(self) -> tuple[Floats, Floats] | None:

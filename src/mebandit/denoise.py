@@ -30,7 +30,7 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     checks.integer("the number of rounds", len(x), 2)
     errors = checks.covariances("error_cov", error_cov, x.shape[1], len(x))
     mean = x.mean(axis=0)
-    return calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(x, errors)
+    return calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), errors).T.copy()
 
 
 class Calibration(NamedTuple):
@@ -47,11 +47,18 @@ class Calibration(NamedTuple):
         return np.asarray(errors @ np.linalg.pinv(self.context_cov + errors, hermitian=True)) * self.scale[:, None] / self.scale
 
     def apply(self, x: Floats, errors: Floats) -> Floats:
-        """x̂ for predictions (T, d) whose errors have covariances (T or 1, d, d)."""
+        """x̂ for predictions, a row for each feature, (d, T), whose errors have covariances (T or 1, d, d)."""
         gain = self.gain(errors)
         if len(gain) == 1:
-            return np.asarray(_kernels.affine(x, np.eye(self.mean.size) - gain[0], gain[0] @ self.mean))
-        return np.asarray(x - np.einsum("tij,tj->ti", gain, x - self.mean))
+            return mapped(x, np.eye(self.mean.size) - gain[0], gain[0] @ self.mean)
+        return np.ascontiguousarray(x - np.einsum("tij,jt->it", gain, x - self.mean[:, None]))
+
+
+def mapped(x: Floats, matrix: Floats, offset: Floats) -> Floats:
+    """offset + matrix x for every column of x."""
+    out = np.empty_like(x)
+    _kernels.affine(x, matrix, offset, out)
+    return out
 
 
 def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:

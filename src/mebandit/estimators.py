@@ -202,7 +202,7 @@ def estimate(
     clusters = _clusters(unit, rounds.rewards.size)
     varying = len(rounds.errors) > 1
     raw = crossproducts(rounds, n_actions, varying=varying)
-    correction = Correction(unpack(rounds.errors[0], rounds.predicted.shape[1]), varying, model).settled(raw)
+    correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).settled(raw)
     products, ready = correction.unbiased(raw), correction.ready(rounds)
     if model is not None:
         warn_if_berkson(model, products.full[0].sum(axis=0)[1:-1, 1:-1] / max(rounds.rewards.size, 1))
@@ -215,9 +215,6 @@ def estimate(
 
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
-
-CHUNK = 8192
-"""rounds whose scores are held at a time: they stay in the processor's cache"""
 
 
 class Options(NamedTuple):
@@ -238,7 +235,7 @@ def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibra
 
 def calibrated_products(rounds: Rounds, calibration: Calibration, n_actions: int) -> Crossproducts:
     """The crossproducts of a log with x̂ in the place of x̃."""
-    seen = calibration.apply(rounds.predicted, unpack(rounds.errors, rounds.predicted.shape[1]))
+    seen = calibration.apply(rounds.predicted, unpack(rounds.errors, len(rounds.predicted)))
     return crossproducts(rounds._replace(predicted=seen, errors=np.zeros((1, rounds.errors.shape[1]))), n_actions, varying=False)
 
 
@@ -362,19 +359,13 @@ class Solution:
 
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""
-        n, d = rounds.predicted.shape
+        units = np.empty(0, dtype=np.int64) if unit is None else unit
         for g, (method, fit) in enumerate(self.fits.items()):
             x, weighting = rounds.predicted, RECIPES[method][0]
             if method == "rc":
-                x, weighting = self.calibration.apply(x, unpack(rounds.errors, d)), _kernels.UNIT
+                x, weighting = self.calibration.apply(x, unpack(rounds.errors, len(x))), _kernels.UNIT
             plain = (fit.report == _kernels.SOLVED) & (method == "meb")
-            for start in range(0, n, CHUNK):
-                psi = np.empty((fit.theta.size, min(CHUNK, n - start)))
-                _kernels.write_scores(psi, start, weighting, fit.theta, fit.kappa, plain, self.beta, x, rounds)
-                if unit is None:
-                    _kernels.add_outer(scores.meat[g], psi, fit.theta.shape[1], weighting == _kernels.UNIT)
-                else:
-                    _kernels.add_by_unit(scores.totals[g], unit, start, psi)
+            _kernels.add_scores(scores.meat[g], scores.totals[g], units, weighting, fit.theta, fit.kappa, plain, self.beta, x, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""
@@ -493,7 +484,7 @@ def estimate_moments(
     if not played.any():
         raise checks.SingularMoments(f"action {action} must have been taken, for its moments to be known; got no round with it.")
     w = (nd / rounds.propensities)[played] / nd.sum()
-    x, y = rounds.predicted[played], rounds.rewards[played]
+    x, y = rounds.predicted[:, played].T, rounds.rewards[played]
     means = []
     for i, f in enumerate(functions):
         values = np.asarray(f(x, y), dtype=float)

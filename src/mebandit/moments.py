@@ -86,6 +86,7 @@ class Rounds(NamedTuple):
     """Checked arrays of rounds."""
 
     predicted: Floats
+    """x̃, a row for each feature, (d, T): so that sums over rounds run through memory in order"""
     actions: Integers
     rewards: Floats
     propensities: Floats
@@ -137,7 +138,7 @@ def check_rounds(
         s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
     if not (s > 0).all():
         checks.refuse("stabilizer", "be positive", checks.shown(s[(s <= 0).any(axis=1)][0]), "It is a policy that may take every action.")
-    return Rounds(x, a, r, taken, pack(checks.covariances("error_cov", error_cov, d, n_rounds)), mask, s)
+    return Rounds(np.ascontiguousarray(x.T), a, r, taken, pack(checks.covariances("error_cov", error_cov, d, n_rounds)), mask, s)
 
 
 class Crossproducts(NamedTuple):
@@ -189,8 +190,7 @@ class Crossproducts(NamedTuple):
 
 def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
     """Those of some rounds of a log, in which Σe is one for all rounds or `varying`."""
-    d = rounds.predicted.shape[1]
-    found = no_rounds(n_actions, d)
+    found = no_rounds(n_actions, len(rounds.predicted))
     _kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
     if len(rounds.allowed) == len(rounds.stabilizer) == 1:
         c = rounds.stabilizer[0] * rounds.allowed[0]

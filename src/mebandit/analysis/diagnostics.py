@@ -11,7 +11,7 @@ import numpy as np
 from mebandit import _kernels
 from mebandit.denoise import Calibration
 from mebandit.estimators import Solution
-from mebandit.moments import Crossproducts, unpack
+from mebandit.moments import Crossproducts, pack, unpack
 from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"
@@ -41,7 +41,7 @@ class Tally(NamedTuple):
     forecast: Floats
     """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4)"""
     segments: Floats
-    """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and Σ Σe packed, (20, ...)"""
+    """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and, where it varies, Σ Σe, packed, (20, ...)"""
     powers: Floats
     """Σ of the third and fourth power of standardised x̃, (2, d)"""
     close: Floats
@@ -229,7 +229,10 @@ def minimum_signal(evidence: Evidence) -> Finding:
     """Assumption 2: λ0, the smallest eigenvalue of (1/t) Σ (x̃x̃' - Σe) / K in units of each feature's mean square, over t from T/20 on."""
     d = len(evidence.features)
     size = d * (d + 1) // 2
-    sums = np.cumsum(evidence.tally.segments, axis=0)
+    segments = evidence.tally.segments.copy()
+    if not evidence.varying:
+        segments[:, 1 + d + size :] = segments[:, :1] * pack(evidence.error_cov)
+    sums = np.cumsum(segments, axis=0)
     sums = sums[sums[:, 0] > 0]
     gram = unpack((sums[:, 1 + d : 1 + d + size] - sums[:, 1 + d + size :]) / sums[:, :1], d)
     seen = unpack(sums[-1, 1 + d : 1 + d + size] / sums[-1, 0], d)

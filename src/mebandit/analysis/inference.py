@@ -342,7 +342,7 @@ class _Pass:
         clustered = self.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
-        tally = empty_tally(self.source.n_actions, rounds.predicted.shape[1])
+        tally = empty_tally(self.source.n_actions, len(rounds.predicted))
         fitted = next(solution.fits[method] for method in ("dr", "meb", "rc", "naive", "ridge") if method in solution.fits)
         _kernels.add_tally(
             tally,

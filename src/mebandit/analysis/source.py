@@ -112,7 +112,7 @@ class Source:
         """The good rows of a record batch as arrays, and what is wrong with the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
         numbers = {name: formats.numbers(batch.column(name)) for name in columns.numbers}
-        x = np.column_stack([numbers[name] for name in columns.predicted])
+        x = np.stack([numbers[name] for name in columns.predicted])
         propensities = np.column_stack([numbers[name] for name in columns.propensity])
         error = np.empty((n, len(columns.error)))
         for i, name in enumerate(columns.error):
@@ -132,15 +132,19 @@ class Source:
             numbered = _row_numbers(n, start, torn)
             faults += [self._fault(batch, int(t), piece.file, int(numbered[t])) for t in np.flatnonzero(faulty)]
             good = ~faulty
-            x, actions, rewards, propensities, error = x[good], actions[good], rewards[good], propensities[good], error[good]
+            x, actions, rewards, propensities, error = (
+                np.ascontiguousarray(x[:, good]),
+                actions[good],
+                rewards[good],
+                propensities[good],
+                error[good],
+            )
             unit = unit[good] if columns.unit else unit
         chosen = actions.astype(np.int64)
         taken = propensities[:, 0].copy() if len(columns.propensity) == 1 else propensities[np.arange(chosen.size), chosen]
         allowed = np.ones((1, k), dtype=np.bool_) if len(columns.propensity) == 1 else propensities > 0
         rounds = Rounds(x, chosen, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
-        forecast = propensities
-        if len(columns.propensity) == 1:
-            forecast = np.column_stack([np.where(chosen == a, taken, 1.0 - taken) for a in (0, 1)]) if k == 2 else np.empty((taken.size, 0))
+        forecast = propensities if len(columns.propensity) > 1 else np.empty((taken.size, 0))
         return Block(piece.before + start, rounds, units, unit, faults, forecast)
 
     def _fault(self, batch: Any, t: int, file: str, row: int) -> Fault:

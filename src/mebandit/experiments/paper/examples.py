@@ -78,7 +78,7 @@ class ThresholdCell:
         first = np.where(predicted[:, 0] > self.rho, 2 / 3, 1 / 3)
         actions = (tape.uniform >= 1 - first).astype(np.int64)
         return Rounds(
-            predicted=predicted,
+            predicted=predicted.T.copy(),
             actions=actions,
             rewards=np.einsum("td,td->t", tape.theta[0, actions], tape.context) + tape.noise,
             propensities=np.where(actions == 1, first, 1 - first),
@@ -98,8 +98,9 @@ def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     products, begun, found = no_rounds(2, 1), 0, np.full(times.size, np.nan)
     error_cov, bare = unpack(rounds.errors[0], 1), estimators.Options(guard="never")
     for i, end in enumerate(times):
-        parts: list[Any] = [part[begun:end] if len(part) > 1 else part for part in rounds]
-        products = merge(products, crossproducts(Rounds(*parts), 2, varying=False))
+        parts: list[Any] = [part[begun:end] if len(part) == rounds.rewards.size else part for part in rounds]
+        piece = Rounds(*parts)._replace(predicted=rounds.predicted[:, begun:end].copy())
+        products = merge(products, crossproducts(piece, 2, varying=False))
         begun = int(end)
         if products.rounds.min() > 0:
             found[i] = estimators.solve_log(products, [method], error_cov=error_cov, options=bare).fits[method].theta[0, 0]
