@@ -3,11 +3,12 @@
 import html
 import io
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def _lines(words: str) -> str:
     return html.escape(words).replace("\n", "<br>")
 
 
+def _unfolded(row: list[str]) -> Iterable[tuple[str, ...]]:
+    """The lines of a row whose cells may have several."""
+    return zip_longest(*(cell.split("\n") for cell in row), fillvalue="")
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of texts, which may have several lines; `best` cells are bold, `muted` rows grey."""
@@ -49,7 +55,7 @@ class Table:
     muted: AbstractSet[int] = frozenset()
 
     def as_html(self) -> str:
-        words = [bool(self.rows) and not any(row[j][:1] in "0123456789+-±[(." for row in self.rows) for j in range(len(self.header))]
+        words = self._words()
         heads = (f"<th{' class=words' if words[j] else ''}>{html.escape(cell)}</th>" for j, cell in enumerate(self.header))
         lines = ['<div class="wide"><table><thead><tr>', *heads, "</tr></thead><tbody>"]
         for i, row in enumerate(self.rows):
@@ -59,6 +65,22 @@ class Table:
                 lines.append(f'<td class="{" ".join(kinds)}">{_lines(cell)}</td>' if kinds else f"<td>{_lines(cell)}</td>")
             lines.append("</tr>")
         return "".join([*lines, "</tbody></table></div>"])
+
+    def as_text(self) -> str:
+        """Columns that line up, for where there is nothing but characters; words to the left, numbers to the right."""
+        rows = [self.header, *(list(line) for row in self.rows for line in _unfolded(row))]
+        widths = [max(len(row[j]) for row in rows) for j in range(len(self.header))]
+        words = self._words()
+
+        def line(row: list[str]) -> str:
+            cells = (row[j].ljust(n) if words[j] else row[j].rjust(n) for j, n in enumerate(widths))
+            return "  ".join(cells).rstrip()
+
+        return "\n".join(map(line, rows))
+
+    def _words(self) -> list[bool]:
+        """Which columns hold words, not numbers."""
+        return [bool(self.rows) and not any(row[j][:1] in "0123456789+-±[(." for row in self.rows) for j in range(len(self.header))]
 
     def as_markdown(self) -> str:
         def line(cells: list[str]) -> str:

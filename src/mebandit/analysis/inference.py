@@ -74,6 +74,11 @@ class Analysis:
         """The gravest verdict among the diagnostics."""
         return self.diagnostics[0].verdict
 
+    def __str__(self) -> str:
+        from mebandit.analysis.page import describe  # which is about this class
+
+        return describe(self)
+
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
         contrasts = {
@@ -298,7 +303,13 @@ class _Pass:
     def _report(self, faults: list[Fault], on_bad: str, set_aside: str | Path | None) -> None:
         """Say what is wrong with the log and stop, or put the rows that are into a file."""
         if faults and on_bad == "refuse":
-            more = f" {len(faults) - 1:,} more rows break a rule." if len(faults) > 1 else ""
+            more = (
+                ""
+                if len(faults) == 1
+                else " 1 more row breaks a rule."
+                if len(faults) == 2
+                else f" {len(faults) - 1:,} more rows break a rule."
+            )
             remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
             raise LogError(f"{faults[0]}{more} {remedy}")
         if on_bad == "set-aside" and set_aside is not None:

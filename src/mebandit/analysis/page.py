@@ -244,6 +244,13 @@ def headline(analysis: Analysis) -> str:
     )
 
 
+def describe(analysis: Analysis, level: float = 0.95) -> str:
+    """The tables and verdicts as text."""
+    lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
+    tables = [coefficients(analysis).as_text(), contrasts(analysis, level).as_text()]
+    return "\n\n".join([headline(analysis), *tables, "\n".join(lines)])
+
+
 def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
     """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
     figures = pictures(analysis, level)
