@@ -303,13 +303,8 @@ class _Pass:
     def _report(self, faults: list[Fault], on_bad: str, set_aside: str | Path | None) -> None:
         """Say what is wrong with the log and stop, or put the rows that are into a file."""
         if faults and on_bad == "refuse":
-            more = (
-                ""
-                if len(faults) == 1
-                else " 1 more row breaks a rule."
-                if len(faults) == 2
-                else f" {len(faults) - 1:,} more rows break a rule."
-            )
+            others = len(faults) - 1
+            more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
             remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
             raise LogError(f"{faults[0]}{more} {remedy}")
         if on_bad == "set-aside" and set_aside is not None:
