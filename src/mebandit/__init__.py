@@ -5,6 +5,8 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 
 from mebandit import environments, measurement, schedules
 from mebandit.analysis.inference import Analysis, fit
+from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
+from mebandit.analysis.targets import Fitted, LinearRule
 from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
@@ -24,14 +26,18 @@ __all__ = [
     "Decision",
     "ErrorModel",
     "Estimate",
+    "Fitted",
     "InvalidInput",
     "Learner",
+    "LinearRule",
     "LogError",
     "MebanditError",
     "Observation",
     "Results",
     "Round",
     "SingularMoments",
+    "Value",
+    "Values",
     "check_environment",
     "check_policy",
     "clipped",
@@ -40,6 +46,7 @@ __all__ = [
     "estimate_moments",
     "fit",
     "greedy",
+    "learn_then_value",
     "lin_ucb",
     "measurement",
     "meb",
@@ -53,4 +60,5 @@ __all__ = [
     "simulate",
     "standard",
     "thompson",
+    "value",
 ]
