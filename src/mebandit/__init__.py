@@ -4,6 +4,7 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 """
 
 from mebandit import environments, measurement, schedules
+from mebandit.analysis.export import export
 from mebandit.analysis.inference import Analysis, fit
 from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
 from mebandit.analysis.targets import Fitted, LinearRule
@@ -44,6 +45,7 @@ __all__ = [
     "environments",
     "estimate",
     "estimate_moments",
+    "export",
     "fit",
     "greedy",
     "learn_then_value",

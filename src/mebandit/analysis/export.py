@@ -1,0 +1,193 @@
+"""A log in the layouts that other packages read.
+
+obp: the `bandit_feedback` of Open Bandit Pipeline, as a .npz of plain arrays. It is made in memory: the format wants whole arrays.
+
+mrt: one row for each decision, as packages for micro-randomised trials take it (`wcls` of R's MRTAnalysis, lifejacket): id,
+decision_point, availability, action, rand_prob, outcome, and the predicted context. It is written block by block.
+"""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.analysis.formats import PARQUET
+from mebandit.analysis.inference import _merge_counted, _names, _Pass
+from mebandit.analysis.off_policy import forecast_of
+from mebandit.analysis.source import Block, Source, open_log
+from mebandit.checks import LogError
+from mebandit.correction import Correction
+from mebandit.estimators import Options
+from mebandit.files import write_whole
+from mebandit.values import Booleans, Floats, Integers
+
+LAYOUTS = {"obp": (".npz",), "mrt": (".csv", *PARQUET)}
+"""the files that each layout may be written to"""
+
+MRT = ("id", "decision_point", "availability", "action", "rand_prob", "outcome")
+
+
+def export(
+    log: Any,
+    path: str | Path,
+    *,
+    to: str,
+    predicted: str | Sequence[str] | None = None,
+    action: str = "action",
+    reward: str = "reward",
+    propensity: str | Sequence[str] | None = None,
+    unit: str | None = None,
+    n_actions: int | None = None,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+) -> int:
+    """Write a log to `path` in the layout `to`, "obp" (.npz) or "mrt" (.csv, .parquet); returns the number of rounds.
+
+    `log` and its columns are as in `mebandit.fit`; a row that breaks a rule is refused. The file is there in full or not at all.
+
+    >>> import numpy as np, tempfile
+    >>> log = {"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export(log, folder + "/log.npz", to="obp", predicted="x")
+    ...     found = {name: value for name, value in np.load(folder + "/log.npz").items()}
+    2
+    >>> found["pscore"], found["context"].shape, found["n_actions"]
+    (array([0.5, 0.8]), (2, 1), array(2))
+    """
+    target = Path(path)
+    endings = LAYOUTS[checks.one_of("to", to, LAYOUTS)]
+    if target.suffix not in endings:
+        checks.refuse("path", f"end in {' or '.join(endings)} for the layout {to!r}", str(path))
+    names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
+    source = open_log(log, names, n_actions=n_actions, error_known=True)
+    source.workers = None if workers is None else checks.integer("workers", workers, 1)
+    source.progress = progress
+    if to == "mrt":
+        _check_mrt(source)
+    rows = _checked(source)
+    write = _write_obp if to == "obp" else _write_mrt
+    try:
+        write(source, target, rows)
+    except OSError as error:
+        raise LogError(
+            f"the exported log must be a file that can be written; got {target} ({error.strerror or str(error).splitlines()[0]})."
+        ) from error
+    return rows
+
+
+def _checked(source: Source) -> int:
+    """How many rows there are, all of them good; the first time through also finds which CSV must be read as text."""
+    d = len(source.columns.predicted)
+    reading = _Pass(source, Correction(np.zeros((d, d)), False), Options(), (), None)
+    counted = source.through(reading._count, _merge_counted, "reading")
+    if counted.faults:
+        more = f" {len(counted.faults) - 1:,} more rows break a rule." if len(counted.faults) > 1 else ""
+        raise LogError(f"{counted.faults[0]}{more} Correct the log.")
+    return int(counted.products.rounds.sum())
+
+
+def _check_mrt(source: Source) -> None:
+    if source.n_actions != 2:
+        remedy = "rand_prob is the probability of action 1 as against 0."
+        checks.refuse("n_actions", "be 2 for the layout 'mrt'", source.n_actions, remedy)
+    for name in source.columns.predicted:
+        if name in MRT:
+            checks.refuse("predicted", f"have names other than {', '.join(MRT)}, which the layout has itself", checks.shown(name))
+
+
+def _write_obp(source: Source, path: Path, rows: int) -> None:
+    """The keys of bandit_feedback. There is one position, 0, and no features of actions: action_context is the identity."""
+    d, k = len(source.columns.predicted), source.n_actions
+    feedback: dict[str, Any] = {"n_rounds": np.array(rows), "n_actions": np.array(k)}
+    arrays = {"context": np.empty((rows, d)), "action": np.empty(rows, dtype=np.int64), "reward": np.empty(rows), "pscore": np.empty(rows)}
+
+    def work(block: Block) -> int:
+        part = slice(block.start, block.start + block.rounds.rewards.size)
+        values = (block.rounds.predicted.T, block.rounds.actions, block.rounds.rewards, block.rounds.propensities)
+        for array, value in zip(arrays.values(), values, strict=True):
+            array[part] = value
+        return 1
+
+    source.through(work, lambda a, b: a + b, "exporting")
+    feedback |= arrays | {"position": np.zeros(rows, dtype=np.int64), "action_context": np.eye(k, dtype=np.int64)}
+    buffer = io.BytesIO()
+    np.savez(buffer, **feedback)
+    write_whole(path, buffer.getvalue())
+
+
+def _write_mrt(source: Source, path: Path, rows: int) -> None:
+    """Rows in the order of the log, one block at a time: with one worker the blocks come in order."""
+    source.workers = 1
+    counts: dict[Any, int] = {}
+    with _writer(path) as write:
+
+        def work(block: Block) -> int:
+            write(_mrt_table(block, source.columns.predicted, counts))
+            return 1
+
+        source.through(work, lambda a, b: a + b, "exporting")
+
+
+def _mrt_table(block: Block, features: Sequence[str], counts: dict[Any, int]) -> Any:
+    """A block in the layout; `counts` are the decisions of each unit so far."""
+    import pyarrow as pa
+
+    n, p = block.rounds.rewards.size, forecast_of(block, 2)[:, 1]
+    unit, units = (block.unit, block.units) if block.units else (np.zeros(n, dtype=np.int64), [1])
+    point = _counted(unit, np.array([counts.get(label, 0) for label in units], dtype=np.int64))
+    counts |= {label: counts.get(label, 0) + int(more) for label, more in zip(units, np.bincount(unit, minlength=len(units)), strict=True)}
+    columns: dict[str, Any] = {
+        "id": pa.array(units).take(pa.array(unit)),
+        "decision_point": point,
+        "availability": _randomised(p).astype(np.int64),
+        "action": block.rounds.actions,
+        "rand_prob": p,
+        "outcome": block.rounds.rewards,
+    }
+    columns |= {name: block.rounds.predicted[i] for i, name in enumerate(features)}
+    return pa.table(columns)
+
+
+def _counted(unit: Integers, before: Integers) -> Integers:
+    """For each row, which decision of its unit it is, from 1, where each unit had some `before`."""
+    order = np.argsort(unit, kind="stable")
+    sorted_units = unit[order]
+    first = np.searchsorted(sorted_units, sorted_units)
+    point = np.empty(unit.size, dtype=np.int64)
+    point[order] = before[sorted_units] + np.arange(unit.size) - first + 1
+    return point
+
+
+def _randomised(p: Floats) -> Booleans:
+    """Whether there was a choice: where one action was certain, nothing was randomised."""
+    return (p > 0.0) & (p < 1.0)
+
+
+@contextmanager
+def _writer(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that adds a table to a CSV or Parquet file; the file gets its name when all is written."""
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    part = path.with_name(path.name + ".part")
+    opened: list[Any] = []
+
+    def write(table: Any) -> None:
+        if not opened:
+            parquet = path.suffix in PARQUET
+            opened.append(pq.ParquetWriter(part, table.schema) if parquet else csv.CSVWriter(part, table.schema))
+        opened[0].write_table(table)
+
+    try:
+        yield write
+        opened[0].close()
+        part.replace(path)
+    except BaseException:
+        if opened:
+            opened[0].close()
+        part.unlink(missing_ok=True)
+        raise
