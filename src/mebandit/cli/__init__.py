@@ -7,7 +7,7 @@ from mebandit.checks import MebanditError
 try:
     import click
 
-    from mebandit.cli import analysing, simulating  # noqa: F401  commands are known once their module is imported
+    from mebandit.cli import analysing, simulating, valuing  # noqa: F401  commands are known once their module is imported
     from mebandit.cli.terminal import commands
 except ImportError:
     sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")

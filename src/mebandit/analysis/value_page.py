@@ -1,0 +1,121 @@
+"""The values of policies as tables, a figure and a page: terminal, files and report show the same."""
+
+from math import floor, log10
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mebandit.analysis.off_policy import ESTIMATORS, Figure, Values
+from mebandit.files import write_whole
+from mebandit.report import Page, Table, picture
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+COLOURS = {"weighted": "#c8553d", "self-normalised": "#e0a030", "dr": "#2f6690"}
+
+
+def headline(values: Values) -> str:
+    """What was valued, in a sentence or two."""
+    one = next(iter(values.values()))
+    units = f" of {one.units:,} units" if one.units else ""
+    before = f" after the first {values.first:,} rows, which taught the rule" if values.first else ""
+    aside = f" {values.faults:,} rows were set aside." if values.faults else ""
+    return (
+        f"{one.rounds:,} rounds{units}{before}. The logged policy earned {_words(one.logged, one.level, _digits(values))} per round.{aside}"
+    )
+
+
+def table(values: Values) -> Table:
+    """One row for each policy and estimator."""
+    digits, rows = _digits(values), []
+    for name, found in values.items():
+        for estimator, own in found.estimates.items():
+            cells = _cells(own, found.level, digits) + _cells(own.difference, found.level, digits)
+            rows.append([name, estimator, *cells, f"{found.effective:,.0f}"])
+    header = ["policy", "estimator", "value", "± s.e.", "from", "to", "beyond log", "± s.e.", "from", "to", "effective rounds"]
+    return Table(header, rows, best={(i, 2) for i, row in enumerate(rows) if row[1] == "dr"})
+
+
+def brief(values: Values) -> Table:
+    """The table in a form narrow enough for a terminal."""
+    rows = [[row[0] if row[1] == ESTIMATORS[0] else "", row[1], row[2], *row[4:7], *row[8:10]] for row in table(values).rows]
+    return Table(["policy", "estimator", "value", "from", "to", "beyond log", "from", "to"], rows)
+
+
+def _digits(values: Values) -> int:
+    """Decimals that show two figures of the smallest standard error of a value."""
+    least = min((own.std_error for found in values.values() for own in found.estimates.values() if own.std_error > 0), default=1.0)
+    return min(max(1 - floor(log10(least)), 0), 8)
+
+
+def _cells(figure: Figure, level: float, digits: int) -> list[str]:
+    return [f"{number + 0.0:.{digits}f}" for number in (figure.value, figure.std_error, *figure.interval(level))]
+
+
+def _words(figure: Figure, level: float, digits: int) -> str:
+    value, _, low, high = _cells(figure, level, digits)
+    return f"{value} ({low} to {high})"
+
+
+def notes(values: Values) -> list[str]:
+    """What makes a value doubtful, by policy."""
+    return [f"{name}: {words}" for name, found in values.items() for words in found.warnings]
+
+
+def forest(values: Values) -> "matplotlib.figure.Figure":
+    """Values with their intervals by policy and estimator; the line is what the logged policy earned."""
+    from matplotlib.figure import Figure as Canvas
+
+    one = next(iter(values.values()))
+    figure = Canvas(figsize=(7.5, 1.2 + 0.62 * len(values)), layout="constrained")
+    axes = figure.subplots()
+    low, high = one.logged.interval(one.level)
+    axes.axvspan(low, high, color="#d8dde3", lw=0)
+    axes.axvline(one.logged.value, color="#6b7480", lw=1, label="logged policy")
+    for j, estimator in enumerate(ESTIMATORS):
+        for i, found in enumerate(values.values()):
+            own = found.estimates[estimator]
+            start, stop = own.interval(found.level)
+            at = i + 0.22 * (j - 1)
+            axes.plot([start, stop], [at, at], color=COLOURS[estimator], lw=2, label=estimator if i == 0 else None)
+            axes.plot(own.value, at, "o", color=COLOURS[estimator], ms=4.5)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_xlabel(f"reward per round, {100 * one.level:g} % intervals")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path:
+    """value.json, value.csv, the figure and the page."""
+    figure, shown = forest(values), table(values)
+    drawn = picture(figure)
+    write_whole(folder / "value.json", values.to_json() + "\n")
+    write_whole(folder / "value.csv", _csv(values))
+    write_whole(folder / "value.png", drawn.png)
+    write_whole(folder / "value.svg", drawn.svg)
+    page = Page("What policies would have earned").text(headline(values)).table(shown).figure(figure)
+    for words in notes(values):
+        page.text(words)
+    page.text(
+        "weighted: mean of ρ r, ρ the policy's probability over the logged one. self-normalised: the same over the sum of ρ. "
+        "dr: a regression of the reward on the prediction, corrected by weighted residuals; read this one first."
+    )
+    path = folder / "value.html"
+    write_whole(path, page.render(command=command, seconds=seconds))
+    return path
+
+
+def _csv(values: Values) -> str:
+    """The numbers in full."""
+    lines = ["policy,estimator,value,std_error,low,high,difference,difference_std_error,difference_low,difference_high"]
+    for name, found in values.items():
+        quoted = '"' + name.replace('"', '""') + '"'
+        for estimator, own in found.estimates.items():
+            more = own.difference
+            numbers = [own.value, own.std_error, *own.interval(found.level), more.value, more.std_error, *more.interval(found.level)]
+            lines.append(",".join([quoted, estimator, *map(repr, numbers)]))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,188 @@
+"""`mebandit value log.parquet` and `mebandit export log.parquet`."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from mebandit.checks import InvalidInput, LogError
+from mebandit.cli.analysing import METHODS, _covariance
+from mebandit.cli.terminal import commands, print_table
+from mebandit.measurement import ErrorModel
+
+
+def log_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which log, and what its columns are."""
+    for option in reversed(
+        [
+            click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path)),
+            click.option("--predicted", help="Columns of the predicted context, with commas; by default predicted_0, predicted_1, ..."),
+            click.option("--action", default="action", show_default=True, help="Column of the action taken, 0, 1, ..."),
+            click.option("--reward", default="reward", show_default=True, help="Column of the reward."),
+            click.option("--propensity", help="Column of the probability of the action taken, or one for each action, with commas."),
+            click.option("--unit", help="Column that says whose round it is."),
+            click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
+            click.option(
+                "--workers", type=click.IntRange(min=1), help="Threads to use; all cores by default. Results do not depend on it."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@commands.command()
+@log_options
+@click.option(
+    "--policy", "policies", multiple=True, help="uniform, the number of an action, or probabilities with commas; repeat for several."
+)
+@click.option("--theta", help="K rows of d numbers (CSV, JSON, or what `mebandit fit --json` prints) for a greedy rule; or fit: learn it.")
+@click.option("--method", type=click.Choice(METHODS), default="dr", show_default=True, help="Whose θ to take from a fit, or to learn by.")
+@click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's least probability of an action.")
+@click.option("--context", type=click.Choice(["blp", "predicted"]), help="What the rule reads.  [default: blp where the error is given]")
+@click.option("--intercept", is_flag=True, help="Learn an intercept for every action too.")
+@click.option("--error-cov", help="Σe: a CSV of d x d numbers or d variances; or a number, or d variances with commas.")
+@click.option("--error-columns", help="Columns with each round's error: d variances (a number may stand for one), or a lower triangle.")
+@click.option("--error-model", type=click.Path(path_type=Path), help="An error model, as `mebandit error-model` writes it.")
+@click.option(
+    "--learn-share", type=float, default=0.5, show_default=True, help="The share of the rows, the first ones, that --theta fit reads."
+)
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--on-bad", type=click.Choice(["refuse", "set-aside"]), default="refuse", show_default=True, help="Rows that break a rule.")
+@click.option("--set-aside", type=click.Path(path_type=Path), help="File for such rows.  [default: set_aside.csv, in --out if given]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
+def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
+    """What other policies would have earned, from a log, with intervals.
+
+    Policies that read the predicted context can be valued: fixed ones (--policy), and rules that are greedy in ⟨θ, x̃⟩ or in its best linear
+    predictor (--theta). Without either: uniform play, and each action for ever. --theta fit learns θ from the first half of the rows and
+    values everything on the second, because rounds flatter the θ that was fitted to them.
+
+    \b
+      mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1
+      mebandit value log.parquet --predicted x0,x1 --theta fit.json --error-cov 0.1,0.5 --floor 0.1
+      mebandit value trial.jsonl --theta fit --out values
+    """
+    from mebandit.analysis import value_page
+    from mebandit.files import writable_folder
+
+    begun = monotonic()
+    folder = writable_folder(out) if out is not None else None
+    found = _valued(log, folder, given)
+    if folder is not None:
+        command = shlex.join(["mebandit", *sys.argv[1:]])
+        value_page.write(found, folder, command=command, seconds=monotonic() - begun)
+    if as_json:
+        click.echo(found.to_json())
+        return
+    console = Console()
+    console.print(value_page.headline(found), highlight=False, markup=False, soft_wrap=True)
+    shown = value_page.brief(found)
+    print_table("Reward per round", shown.header, shown.rows, {i for i, row in enumerate(shown.rows) if row[1] != "dr"})
+    for words in value_page.notes(found):
+        console.print(words, style="yellow", highlight=False, markup=False)
+    if folder is not None:
+        click.echo(f"Tables and figure: {folder.resolve()}\nReport page: {(folder / 'value.html').resolve()}")
+
+
+def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
+    """The values of the policies that the options name."""
+    from mebandit.analysis.off_policy import value
+
+    model, cov = given.pop("error_model"), _covariance(given.pop("error_cov"))
+    if cov is not None and model is not None:
+        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
+    error = cov if model is None else ErrorModel.load(model)
+    known = error is not None or given["error_columns"] is not None
+    rule = {name: given.pop(name) for name in ("theta", "method", "floor", "context", "intercept")}
+    rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
+    paths = [str(path) for path in log]
+    targets = _fixed(given.pop("policies")) | _rule(rule) or _usual(paths, given)
+    if given["on_bad"] == "set-aside":
+        given["set_aside"] = given["set_aside"] or (folder or Path()) / "set_aside.csv"
+    return value(paths, targets, error_cov=error, **given)
+
+
+def _usual(paths: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Uniform play, and each action for ever."""
+    from mebandit.analysis.source import open_log
+
+    named = {name: given[name] and tuple(given[name].split(",")) for name in ("predicted", "propensity")}
+    columns = {name: given[name] for name in ("action", "reward", "unit")}
+    k = open_log(paths, named | columns, n_actions=given["n_actions"], error_known=True).n_actions
+    return _fixed(("uniform", *map(str, range(k))))
+
+
+def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
+    """Policies that do not read the context, by name."""
+    found: dict[str, Any] = {}
+    for text in policies:
+        if text == "uniform":
+            found[text] = text
+        elif text.isdigit():
+            found[f"always {text}"] = int(text)
+        else:
+            try:
+                found[text] = [float(part) for part in text.split(",")]
+            except ValueError:
+                rule = "be uniform, the number of an action, or probabilities with commas"
+                raise InvalidInput(f"--policy must {rule}; got {text!r}.") from None
+    return found
+
+
+def _rule(given: dict[str, Any]) -> dict[str, Any]:
+    """The linear rule that the options describe, by name; none without --theta."""
+    from mebandit.analysis.targets import Fitted, LinearRule
+
+    theta, context, floor = given["theta"], given["context"], given["floor"]
+    if theta is None:
+        return {}
+    if theta == "fit":
+        return {"learned": Fitted(method=given["method"], context=context, floor=floor, intercept=given["intercept"])}
+    found, intercept = read_theta(Path(theta), given["method"])
+    return {Path(theta).stem: LinearRule(found, floor=floor, intercept=intercept, context=context)}
+
+
+def read_theta(path: Path, method: str) -> tuple[Any, Any]:
+    """θ (K, d) and the intercepts, if any, from a CSV or JSON of numbers, or from what `mebandit fit --json` printed."""
+    try:
+        if path.suffix != ".json":
+            return np.loadtxt(path, delimiter=",", ndmin=2), None
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise LogError(f"--theta must be a CSV or JSON file of numbers, or fit; got {path}, which cannot be read ({reason}).") from error
+    if not isinstance(data, dict):
+        return data, None
+    estimates = data.get("estimates")
+    if not isinstance(estimates, dict) or not isinstance(estimates.get(method), dict) or "theta" not in estimates[method]:
+        there = f"one with {', '.join(estimates)}" if isinstance(estimates, dict) else "one without estimates"
+        raise LogError(f"{path} must have estimates.{method}.theta, as `mebandit fit --json` writes it; got {there}. Choose with --method.")
+    return estimates[method]["theta"], estimates[method].get("intercept")
+
+
+@commands.command()
+@log_options
+@click.option(
+    "--to", required=True, type=click.Choice(["obp", "mrt"]), help="obp: Open Bandit Pipeline, .npz; mrt: trials, .csv or .parquet."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+def export(log: tuple[Path, ...], to: str, out: Path, **given: Any) -> None:
+    """Write a log in the layout of another package.
+
+    \b
+      obp   bandit_feedback of Open Bandit Pipeline, a .npz (made in memory)
+      mrt   one row per decision: id, decision_point, availability, action, rand_prob, outcome, x̃ (a .csv or .parquet)
+    """
+    from mebandit.analysis.export import export
+
+    rows = export([str(path) for path in log], out, to=to, **given)
+    click.echo(f"{rows:,} rounds: {out.resolve()}")
