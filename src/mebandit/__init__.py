@@ -17,7 +17,7 @@ from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
 from mebandit.results import Results
 from mebandit.schedules import clipped, standard
-from mebandit.simulate import simulate
+from mebandit.simulate import simulate, simulate_log
 from mebandit.values import Decision, Observation, Round
 
 __version__ = "0.1.0"
@@ -60,6 +60,7 @@ __all__ = [
     "robust_ucb",
     "schedules",
     "simulate",
+    "simulate_log",
     "standard",
     "thompson",
     "value",

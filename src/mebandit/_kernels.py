@@ -1712,14 +1712,28 @@ def reward_of(tape, b, x, action):
 
 
 @jit
-def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, totals, record_at, next_record, start, records, arm_errors):
+def write_round(written, b, predicted, probabilities, action, reward):
+    """What was seen and done in round b."""
+    for i in range(predicted.size):
+        written.predicted[b, i] = predicted[i]
+    for a in range(probabilities.size):
+        written.propensities[b, a] = probabilities[a]
+    written.actions[b] = action
+    written.rewards[b] = reward
+
+
+@jit
+def run_block(
+    spec, tuning, plan, known, sums, fit, extra, tape, benchmark, totals, record_at, next_record, start, records, arm_errors, written
+):
     """Play one policy through one block of the tape. Returns the number of records made so far.
 
     known is the theta that the oracles act on, benchmark the floor of the clipped benchmark by round; totals = (standard regret,
     clipped regret, carried feature, guarded fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per
-    arm, at the rounds of `record_at`.
+    arm, at the rounds of `record_at`. Where `written` has room for the rounds, what was seen and done in each is put there.
     """
     n_rounds, d = tape.context.shape
+    writes = written.rewards.size == n_rounds
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     width, report = fit_width(p), p + packed_size(p) + REPORT
@@ -1746,6 +1760,9 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
         totals[1] += clipped
         if tape.carry_index >= 0:
             totals[2] = tape.carry_decay * totals[2] + tape.carry_gain[action]
+        reward = reward_of(tape, b, x, action)
+        if writes:
+            write_round(written, b, predicted, out, action, reward)
         learn(
             spec,
             tuning,
@@ -1762,7 +1779,7 @@ def run_block(spec, tuning, plan, known, sums, fit, extra, tape, benchmark, tota
             m,
             action,
             out[action],
-            reward_of(tape, b, x, action),
+            reward,
             tape.luck[b],
             plan.refit[b],
             plan.correcting[b],

@@ -15,12 +15,13 @@ import numpy as np
 from mebandit import _kernels, checks, schedules
 from mebandit.environments.base import Environment
 from mebandit.environments.gaussian import Gaussian
+from mebandit.log import Log
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
 from mebandit.policies.base import advance, label
 from mebandit.progress import compiling_notice, progress_bar
 from mebandit.results import Results
 from mebandit.schedules import Schedule
-from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape
+from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape, Written
 
 BLOCK = 2048
 """rounds per piece of tape"""
@@ -39,14 +40,15 @@ class Trajectory:
         self.records = np.zeros((record_at.size, 3))
         self.arm_errors = np.full((record_at.size, policy.n_actions), np.nan)
 
-    def play(self, tape: Tape, start: int, benchmark: Floats) -> None:
-        """Go on through one block of tape, whose first round is start + 1."""
+    def play(self, tape: Tape, start: int, benchmark: Floats, written: Written | None = None) -> None:
+        """Go on through one block of tape, whose first round is start + 1; what is seen and done goes into `written`."""
         if type(self.policy) is LinearPolicy:
-            self._play_compiled(self.policy, tape, start, benchmark)
+            nothing = blank(0, self.policy.n_actions, self.policy.dim)
+            self._play_compiled(self.policy, tape, start, benchmark, nothing if written is None else written)
         else:
-            self._play_stepwise(tape, start, benchmark)
+            self._play_stepwise(tape, start, benchmark, written)
 
-    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats) -> None:
+    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: Written) -> None:
         self.recorded = _kernels.run_block(
             policy.spec,
             policy.tuning,
@@ -63,9 +65,10 @@ class Trajectory:
             start,
             self.records,
             self.arm_errors,
+            written,
         )
 
-    def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats) -> None:
+    def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats, written: Written | None) -> None:
         """The same loop in Python, for a policy of any class: observe, decide, reward, learn, record."""
         x, predicted = np.empty(tape.context.shape[1]), np.empty(tape.context.shape[1])
         for b in range(tape.noise.size):
@@ -81,6 +84,8 @@ class Trajectory:
             if tape.carry_index >= 0:
                 self.totals[2] = tape.carry_decay * self.totals[2] + tape.carry_gain[action]
             reward = _kernels.reward_of(tape, b, x, action)
+            if written is not None:
+                written.predicted[b], written.actions[b], written.propensities[b], written.rewards[b] = predicted, action, pi, reward
             self.state = advance(self.policy, self.state, Round(observation, action, pi, reward))
             if self.recorded < self.record_at.size and self.record_at[self.recorded] == time:
                 self._record(theta)
@@ -90,6 +95,16 @@ class Trajectory:
         if hasattr(self.policy, "theta"):
             self.arm_errors[self.recorded] = np.linalg.norm(self.policy.theta(self.state) - theta, axis=1)
         self.recorded += 1
+
+
+def blank(rounds: int, n_actions: int, dim: int) -> Written:
+    """Room for some rounds."""
+    return Written(np.empty((rounds, dim)), np.empty(rounds, dtype=np.int64), np.empty((rounds, n_actions)), np.empty(rounds))
+
+
+def _part(written: Written, block: slice) -> Written:
+    """The room for the rounds of a block."""
+    return Written(written.predicted[block], written.actions[block], written.propensities[block], written.rewards[block])
 
 
 def simulate(
@@ -166,6 +181,33 @@ def simulate(
         settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell}
         | {"floor": repr(shared)},
     )
+
+
+def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed: int, replicate: int = 0, cell: int = 0) -> Log:
+    """The log that a policy leaves in one replicate: the very rounds that `simulate` plays for this seed, replicate and cell.
+
+    It is what `read_journal` gives for a live trial: its arrays go into `estimate`, its `to_arrow` into `fit`.
+
+    >>> import mebandit as mb
+    >>> log = mb.simulate_log(mb.environments.Gaussian(error_cov=1.0), mb.meb(2, 5, floor=0.2), horizon=5000, seed=1)
+    >>> mb.estimate(log.predicted, log.actions, log.rewards, log.propensities, 1.0).theta.round(1)
+    array([[5.1, 6.1, 3.8, 5.9, 3.9],
+           [5.8, 5. , 5.5, 5.1, 4.6]])
+    """
+    named_policies([policy], environment)
+    horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
+    seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
+    replicate = checks.integer("replicate", replicate, 0, 2**32 - 2)
+    k, d = environment.n_actions, environment.dim
+    written, error_cov, allowed = blank(horizon, k, d), np.empty((horizon, d, d)), np.empty((horizon, k), dtype=np.bool_)
+    trajectory = Trajectory(policy, np.empty(0, dtype=np.int64))
+    for start in range(0, horizon, BLOCK):
+        block = slice(start, min(start + BLOCK, horizon))
+        tape = environment.tape(Stretch(seed, cell, replicate, block.start, block.stop))
+        trajectory.play(tape, start, np.zeros(tape.noise.size), _part(written, block))
+        error_cov[block] = tape.error_cov[tape.component % len(tape.error_cov)]
+        allowed[block] = tape.allowed
+    return Log(np.arange(1, horizon + 1), written.predicted, error_cov, allowed, written.actions, written.propensities, written.rewards)
 
 
 def compile_ahead(progress: bool | None = None) -> None:
