@@ -11,6 +11,7 @@ from mebandit.analysis.targets import Fitted, LinearRule
 from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
+from mebandit.experiments.planning import Plan, plan
 from mebandit.learner import Learner
 from mebandit.log import read_journal
 from mebandit.measurement import ErrorModel
@@ -34,6 +35,7 @@ __all__ = [
     "LogError",
     "MebanditError",
     "Observation",
+    "Plan",
     "Results",
     "Round",
     "SingularMoments",
@@ -55,6 +57,7 @@ __all__ = [
     "meb_dr",
     "meb_naive",
     "oracle",
+    "plan",
     "read_journal",
     "replay",
     "robust_ucb",

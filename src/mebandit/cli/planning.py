@@ -1,0 +1,97 @@
+"""`mebandit plan`."""
+
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+from rich.console import Console
+
+from mebandit.cli.terminal import commands, print_table
+
+
+class Numbers(click.ParamType[Any]):
+    """A number; several with commas; rows of them with semicolons."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            rows = [[float(cell) for cell in row.split(",")] for row in str(value).split(";")]
+        except ValueError:
+            self.fail(f"must be numbers, with commas between them and semicolons between rows; got {value!r}.", param, ctx)
+        if len(rows) > 1:
+            return rows
+        return rows[0] if len(rows[0]) > 1 else rows[0][0]
+
+
+@commands.command()
+@click.option("--half-width", type=float, default=None, help="Wanted half-width of the interval; without it, a test of wanted power.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Wanted power of the two-sided test that the coefficient is 0.")
+@click.option("--level", type=float, default=0.05, show_default=True, help="Level of the test; 1 minus that of the interval.")
+@click.option("--effect", type=float, default=None, help="True value of the coefficient, if not given by --theta.")
+@click.option("--coefficient", type=int, default=0, show_default=True, help="Which feature, from 0.")
+@click.option("--action", type=int, default=1, show_default=True)
+@click.option("--baseline", type=int, default=0, show_default=True, help="The action to compare with; -1: none, θ of the action itself.")
+@click.option("--method", type=click.Choice(["meb", "dr", "rc"]), default="dr", show_default=True, help="How the trial will be analysed.")
+@click.option("--theta", type=Numbers(), default=None, help="θ, a row for each action: '0,1;0.5,1'.")
+@click.option("--dim", type=int, default=None, help="Number of features, if there is no --theta.")
+@click.option("--mean", type=Numbers(), default="0", show_default=True, help="Mean of the context.")
+@click.option("--cov", type=Numbers(), default="1", show_default=True, help="Its covariance: a number, variances, or rows. Constant: 0.")
+@click.option("--error-cov", type=Numbers(), default=None, help="Covariance of the prediction's error, likewise.")
+@click.option("--noise-sd", type=float, default=1.0, show_default=True, help="Standard deviation of the reward's noise.")
+@click.option("--policy", type=click.Choice(["meb", "meb_dr", "constant"]), default="meb", show_default=True)
+@click.option("--floor", type=float, default=0.2, show_default=True, help="Smallest probability of an action.")
+@click.option("--probabilities", type=Numbers(), default=None, help="Of the actions under --policy constant; equal by default.")
+@click.option("--rounds-per-user", type=float, default=1.0, show_default=True)
+@click.option("--correlation", type=float, default=0.0, show_default=True, help="Intraclass correlation within users.")
+@click.option("--pilot", type=click.Path(path_type=Path), default=None, help="A pilot's log, in place of the world.")
+@click.option("--predicted", default=None, help="The pilot's columns of predicted features, with commas.")
+@click.option("--replicates", type=int, default=400, show_default=True, help="Simulated trials for each number of rounds; 0: none.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder for a report page, the picture and plan.json.")
+def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, predicted: str | None, **given: Any) -> None:
+    """How many rounds a trial needs.
+
+    By formula, or from a pilot. Trials of that many rounds are then simulated under the intended policy, and the number is raised if they
+    fall short. Two examples:
+
+    \b
+      mebandit plan --effect 0.3 --dim 3 --error-cov 0.5
+      mebandit plan --half-width 0.1 --theta '0,-1;0.5,1' --mean 1,0.5 --cov 0,1 --error-cov 0,0.5
+    """
+    from mebandit.experiments.planning import plan as make_plan
+    from mebandit.files import writable_folder
+
+    folder = None if out is None else writable_folder(out)
+    begun = monotonic()
+    columns: dict[str, Any] = {} if predicted is None else {"predicted": predicted}
+    found = make_plan(pilot, baseline=None if baseline == -1 else baseline, **columns, **given)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+    if folder is not None:
+        page = _write(found, folder, seed=given["seed"], seconds=monotonic() - begun)
+        click.echo(f"Report page: {page.resolve()}", err=as_json)
+
+
+def _show(found: Any) -> None:
+    needed, checked = found.needed(), found.checked()
+    print_table("Rounds needed", needed.header, needed.rows, set())
+    if checked.rows:
+        print_table("Simulated trials", checked.header, checked.rows, set())
+    Console().print(found.describe(), highlight=False, markup=False)
+
+
+def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
+    from mebandit.files import write_whole
+    from mebandit.report import picture
+
+    drawn = picture(found.plot())
+    write_whole(folder / "plan.png", drawn.png)
+    write_whole(folder / "plan.json", found.to_json() + "\n")
+    page = folder / "plan.html"
+    write_whole(page, found.page().render(command="mebandit plan", seed=seed, seconds=seconds))
+    return page

@@ -1,0 +1,105 @@
+"""Many simulated trials, each analysed like a real one: what intervals cover, and what a number of rounds buys, is counted over these."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from os import cpu_count
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.environments import Environment
+from mebandit.estimators import Options, solve_log
+from mebandit.log import Log
+from mebandit.moments import Rounds, crossproducts, pack
+from mebandit.policies import Policy
+from mebandit.progress import progress_bar
+from mebandit.simulate import run_threaded, simulate_log
+from mebandit.values import Floats, Stretch
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Estimates from N trials of the same kind, by M methods. A trial whose data identify nothing is NaN."""
+
+    methods: tuple[str, ...]
+    horizon: int
+    theta: Floats
+    """(N, M, K, d)"""
+    covariance: Floats
+    """what each trial says of its own uncertainty, (N, M, K, d, K, d)"""
+    guarded: Floats
+    """the share of arms in which the guard decided, (N, M)"""
+
+    def arms(self, method: str) -> tuple[Floats, Floats]:
+        """θ and its standard errors, each (N, K, d)."""
+        m = self._index(method)
+        return self.theta[:, m], np.sqrt(np.einsum("nkiki->nki", self.covariance[:, m]))
+
+    def contrast(self, method: str, a: int = 1, b: int = 0) -> tuple[Floats, Floats]:
+        """θ_a - θ_b and its standard errors, each (N, d)."""
+        m = self._index(method)
+        blocks = self.covariance[:, m]
+        spread = blocks[:, a, :, a] + blocks[:, b, :, b] - blocks[:, a, :, b] - blocks[:, b, :, a]
+        return self.theta[:, m, a] - self.theta[:, m, b], np.sqrt(np.maximum(np.einsum("nii->ni", spread), 0.0))
+
+    def _index(self, method: str) -> int:
+        return self.methods.index(checks.one_of("method", method, self.methods))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A trial that learns nothing: the same probabilities in all rounds, (K,)."""
+
+    probabilities: Floats
+
+    def log(self, environment: Environment, *, horizon: int, seed: int, replicate: int, cell: int) -> Log:
+        """What `simulate_log` would give, for the whole trial at once."""
+        tape = environment.tape(Stretch(seed, cell, replicate, 0, horizon))
+        t, k = np.arange(horizon), environment.n_actions
+        actions = np.minimum(np.searchsorted(np.cumsum(self.probabilities), tape.uniform, side="right"), k - 1)
+        rewards = np.einsum("ti,ti->t", tape.theta[t % len(tape.theta), actions], tape.context) + tape.noise
+        pi = np.tile(self.probabilities, (horizon, 1))
+        errors = tape.error_cov[tape.component % len(tape.error_cov)]
+        return Log(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)
+
+
+def run_trials(
+    environment: Environment,
+    policy: Policy | Constant,
+    *,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    cell: int = 0,
+    methods: Sequence[str] = ("meb", "dr"),
+    error_cov: Floats,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+) -> Trials:
+    """Simulate `replicates` trials of `horizon` rounds and analyse each by every method, with Σe known and the same in all rounds."""
+    k, d, m = environment.n_actions, environment.dim, len(methods)
+    theta, guarded = np.full((replicates, m, k, d), np.nan), np.full((replicates, m), np.nan)
+    covariance = np.full((replicates, m, k, d, k, d), np.nan)
+    play = partial(policy.log, environment) if isinstance(policy, Constant) else partial(simulate_log, environment, policy)
+
+    def run(i: int) -> None:
+        log = play(horizon=horizon, seed=seed, replicate=i, cell=cell)
+        taken = np.ascontiguousarray(log.propensities[np.arange(horizon), log.actions])
+        everything, even = np.ones((1, k), dtype=np.bool_), np.full((1, k), 1.0 / k)
+        rounds = Rounds(log.predicted, log.actions, log.rewards, taken, pack(error_cov)[None], everything, even)
+        products = crossproducts(rounds, k, varying=False)
+        try:
+            solution = solve_log(products, methods, error_cov=error_cov, options=Options())
+        except checks.SingularMoments:
+            return
+        scores = solution.no_scores()
+        solution.add_scores(scores, rounds)
+        for j, found in enumerate(solution.estimates(scores).values()):
+            theta[i, j], guarded[i, j] = found.theta, found.guarded.mean()
+            covariance[i, j] = found.covariance.reshape(k, d, k, d)
+
+    workers = min(cpu_count() or 1, replicates) if workers is None else workers
+    with progress_bar(replicates, f"trials of {horizon:,} rounds", progress) as done:
+        run_threaded(run, replicates, workers, done)
+    return Trials(tuple(methods), horizon, theta, covariance, guarded)
