@@ -263,6 +263,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"on_bad": "drop"}, "on_bad must be one of 'refuse', 'set-aside'; got 'drop'."),
         ({"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"unit": "one"}, "unit must name at least two units; got 1."),
         ({"n_actions": 3}, "theta of action 2 must be identified by the data; got 0 rounds"),
         ({"error_cov": mb.measurement.from_known(1.0, dim=3)}, "the error model must be of the log's 2 features; got one of 3."),
     ],

@@ -215,9 +215,9 @@ def test_estimate_is_that_of_the_batch(tmp_path: Path) -> None:
         log.predicted, log.actions, log.rewards, log.propensities, log.error_cov, ridge=1.0, intercept=True, allowed=log.allowed
     )
     live = learner.estimate()
-    np.testing.assert_array_equal(live.theta, batch.theta)
+    np.testing.assert_allclose(live.theta, batch.theta, rtol=1e-9)
     np.testing.assert_array_equal(live.theta, learner.theta)
-    np.testing.assert_array_equal(live.intercept, batch.intercept)
+    np.testing.assert_allclose(live.intercept, batch.intercept, rtol=1e-9)
     assert np.isnan(live.std_error).all()
     assert np.isfinite(batch.std_error).all()
 

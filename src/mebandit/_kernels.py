@@ -716,15 +716,17 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
-def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, x, log):
+def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, lever, x, log):
     """Sums of psi psi' over the rounds of a log, or of psi by unit if there are any; see `mebandit.estimators.Scores`.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
-    formula was solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^.
+    formula was solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^; for x^, `lever` says what an error in
+    the calibration does to the estimate.
     """
     n_actions, p = theta.shape
     d, n = x.shape
     intercept = p - d
+    calibrated = lever.slope.shape[0] > 0
     psi, work, taken = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
@@ -741,12 +743,34 @@ def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, x, log)
                     packed_times(log.errors, start + k, theta, b, intercept, taken)
                     for i in range(d):
                         psi[at + i, k] -= work[1, k] * taken[b, i]
+        if calibrated:
+            add_calibration(psi, start, m, lever, log.predicted)
         if totals.shape[0] == 0:
-            add_outer(meat, psi, m, p, weighting == UNIT)
+            add_outer(meat, psi, m, p, weighting == UNIT and not calibrated)
         else:
             for k in range(m):
                 for i in range(n_actions * p):
                     totals[unit[start + k], i] += psi[i, k]
+
+
+@jit
+def add_calibration(psi, start, m, lever, predicted):
+    """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
+    n_actions, d = lever.slope.shape
+    p = lever.mean.shape[1]
+    y = np.empty(d)
+    for k in range(m):
+        for i in range(d):
+            y[i] = predicted[i, start + k] - lever.center[i]
+        for a in range(n_actions):
+            along = 0.0
+            for i in range(d):
+                along += lever.slope[a, i] * y[i]
+            for j in range(p):
+                push = lever.mean[a, j]
+                for i in range(d):
+                    push += lever.cross[a, j, i] * y[i]
+                psi[a * p + j, k] += push * along - lever.constant[a, j]
 
 
 @jit

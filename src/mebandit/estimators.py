@@ -178,7 +178,7 @@ def estimate(
     a constant one cancels, one that differs between rounds weights them. `allowed` is (T, K); without it an action of propensity zero in
     (T, K) propensities was not allowed. `guard`: "auto" is the formula itself wherever its matrix is safely positive definite and Fuller's
     modification elsewhere, "always" the modification everywhere, "never" the bare formula. `unit` (T,) clusters the standard errors; those
-    of "rc" leave out the uncertainty of the calibration.
+    of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -319,7 +319,10 @@ def solve_log(
         moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
         correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
         fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
-    return Solution(moments, fits, beta, prepared, products.rounds.copy(), options)
+    lever = NO_LEVER
+    if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
+        lever = lever_of(products, prepared, error_cov, fits["rc"].theta)
+    return Solution(moments, fits, beta, prepared, lever, products.rounds.copy(), options)
 
 
 def _calibrating(prepared: Calibration, error_cov: Floats | None) -> Floats:
@@ -330,6 +333,43 @@ def _calibrating(prepared: Calibration, error_cov: Floats | None) -> Floats:
     matrix[1:-1, 1:-1] -= gain
     matrix[1:-1, 0] = gain @ prepared.mean
     return matrix
+
+
+class Lever(NamedTuple):
+    """What an error in the calibration, of μ and C = cov(x̃), does to regression calibration for one Σe.
+
+    x̂ = x̃ - Σe C^-1 (x̃ - μ), so with y = x̃ - μ, b_a = C^-1 Σe θ_a and v = x̂ (after a 1 if there is an intercept), every round adds
+    p_a b_a'y + Q_a (yy' - C) b_a to ψ_a, p_a = mean 1{a_t = a} v and Q_a = mean 1{a_t = a} vy' C^-1. Empty for other methods.
+    """
+
+    center: Floats
+    """μ, (d,)"""
+    slope: Floats
+    """b, (K, d)"""
+    mean: Floats
+    """p, (K, p)"""
+    cross: Floats
+    """Q, (K, p, d)"""
+    constant: Floats
+    """Q C b, (K, p)"""
+
+
+NO_LEVER = Lever(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0)))
+
+
+def lever_of(products: Crossproducts, prepared: Calibration, error_cov: Floats, theta: Floats) -> Lever:
+    """See `Lever`; `products` are those of x̃."""
+    d, unit = products.dim, products.full[0]
+    n, first = max(products.rounds.sum(), 1.0), 1 if theta.shape[1] == products.dim else 0
+    center = np.eye(d + 2)[1:-1]
+    center[:, 0] = -prepared.mean
+    to_v = _calibrating(prepared, error_cov)[first:-1]
+    C = center @ unit.sum(axis=0) @ center.T / n
+    scale = np.outer(prepared.scale, prepared.scale)
+    inverse = np.linalg.pinv(C / scale, rcond=1e-10, hermitian=True) / scale
+    b = theta[:, theta.shape[1] - d :] @ error_cov @ inverse
+    Q = to_v @ unit @ center.T @ inverse / n
+    return Lever(prepared.mean, b, unit[:, 0] @ to_v.T / n, Q, np.einsum("kpi,ij,kj->kp", Q, C, b))
 
 
 class Scores(NamedTuple):
@@ -349,6 +389,7 @@ class Solution:
     fits: dict[str, Fit]
     beta: Floats
     calibration: Calibration
+    lever: Lever
     rounds: Floats
     options: Options
 
@@ -361,11 +402,12 @@ class Solution:
         """Take rounds into the scores; `unit` numbers the unit of each."""
         units = np.empty(0, dtype=np.int64) if unit is None else unit
         for g, (method, fit) in enumerate(self.fits.items()):
-            x, weighting = rounds.predicted, RECIPES[method][0]
+            x, weighting, lever = rounds.predicted, RECIPES[method][0], NO_LEVER
             if method == "rc":
-                x, weighting = self.calibration.apply(x, unpack(rounds.errors, len(x))), _kernels.UNIT
+                x, weighting, lever = self.calibration.apply(x, unpack(rounds.errors, len(x))), _kernels.UNIT, self.lever
             plain = (fit.report == _kernels.SOLVED) & (method == "meb")
-            _kernels.add_scores(scores.meat[g], scores.totals[g], units, weighting, fit.theta, fit.kappa, plain, self.beta, x, rounds)
+            where = scores.meat[g], scores.totals[g], units
+            _kernels.add_scores(*where, weighting, fit.theta, fit.kappa, plain, self.beta, lever, x, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""

@@ -16,12 +16,10 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.analysis.formats import PARQUET
-from mebandit.analysis.inference import _merge_counted, _names, _Pass
 from mebandit.analysis.off_policy import forecast_of
-from mebandit.analysis.source import Block, Source, open_log
+from mebandit.analysis.reading import open_reading
+from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
-from mebandit.correction import Correction
-from mebandit.estimators import Options
 from mebandit.files import write_whole
 from mebandit.values import Booleans, Floats, Integers
 
@@ -62,13 +60,22 @@ def export(
     endings = LAYOUTS[checks.one_of("to", to, LAYOUTS)]
     if target.suffix not in endings:
         checks.refuse("path", f"end in {' or '.join(endings)} for the layout {to!r}", str(path))
-    names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
-    source = open_log(log, names, n_actions=n_actions, error_known=True)
-    source.workers = None if workers is None else checks.integer("workers", workers, 1)
-    source.progress = progress
+    reading = open_reading(
+        log,
+        predicted=predicted,
+        action=action,
+        reward=reward,
+        propensity=propensity,
+        unit=unit,
+        n_actions=n_actions,
+        error_cov=0.0,  # which no layout has a place for
+        workers=workers,
+        progress=progress,
+    )
+    source = reading.source
     if to == "mrt":
         _check_mrt(source)
-    rows = _checked(source)
+    rows = int(reading.count().products.rounds.sum())  # all good; also finds which CSV must be read as text
     write = _write_obp if to == "obp" else _write_mrt
     try:
         write(source, target, rows)
@@ -77,17 +84,6 @@ def export(
             f"the exported log must be a file that can be written; got {target} ({error.strerror or str(error).splitlines()[0]})."
         ) from error
     return rows
-
-
-def _checked(source: Source) -> int:
-    """How many rows there are, all of them good; the first time through also finds which CSV must be read as text."""
-    d = len(source.columns.predicted)
-    reading = _Pass(source, Correction(np.zeros((d, d)), False), Options(), (), None)
-    counted = source.through(reading._count, _merge_counted, "reading")
-    if counted.faults:
-        more = f" {len(counted.faults) - 1:,} more rows break a rule." if len(counted.faults) > 1 else ""
-        raise LogError(f"{counted.faults[0]}{more} Correct the log.")
-    return int(counted.products.rounds.sum())
 
 
 def _check_mrt(source: Source) -> None:

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, empty_tally
-from mebandit.analysis.formats import Columns, Fault
-from mebandit.analysis.source import Block, Source, open_log
-from mebandit.checks import LogError
+from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
+from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.estimators import (
     METHODS,
@@ -30,9 +29,8 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
-from mebandit.files import write_whole
 from mebandit.measurement import ErrorModel, warn_if_berkson
-from mebandit.moments import Crossproducts, Rounds, crossproducts, merge
+from mebandit.moments import Crossproducts, merge
 from mebandit.values import Floats
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -181,112 +179,70 @@ def fit(
     chosen = (methods,) if isinstance(methods, str) else tuple(methods)
     for method in chosen or ("",):
         checks.one_of("methods", method, METHODS)
-    checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
-    if on_bad == "set-aside" and set_aside is None:
-        checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
     if floor is not None:
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
     checks.one_of("guard", guard, ("auto", "always", "never"))
-    names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
-    source = open_log(log, names | {"error": _names(error_columns)}, n_actions=n_actions, error_known=error_cov is not None)
-    source.workers = None if workers is None else checks.integer("workers", workers, 1)
-    source.progress = progress
-    if isinstance(error_cov, Path):
-        error_cov = read_error_cov(error_cov, len(source.columns.predicted))
-    error = error_of(error_cov, source.columns)
+    reading = open_reading(
+        log,
+        predicted=predicted,
+        action=action,
+        reward=reward,
+        propensity=propensity,
+        unit=unit,
+        n_actions=n_actions,
+        error_cov=error_cov,
+        error_columns=error_columns,
+        workers=workers,
+        progress=progress,
+    )
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
-    return _Pass(source, error, options, chosen, floor).analysis(on_bad, set_aside, validation, settings)
-
-
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Column names from a list, or from one text with commas."""
-    if given is None:
-        return None
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
-
-
-def error_of(given: Any, columns: Columns) -> Correction:
-    """What was given as `error_cov`, and the columns of the log that say more."""
-    d = len(columns.predicted)
-    model = given if isinstance(given, ErrorModel) else None
-    if model is not None and model.dim != d:
-        checks.refuse("the error model", f"be of the log's {d} features", f"one of {model.dim}")
-    if columns.error:
-        if given is not None and (model is None or model.kind != "reported"):
-            remedy = "Only a model of reported variances (measurement.from_variances) goes with columns."
-            checks.refuse("the error", "be given once", "both error_cov and error columns", remedy)
-        return Correction(np.zeros((d, d)), True, model)
-    if given is None:
-        remedy = "Give error_cov (--error-cov, --error-model), or the columns that hold it (--error-columns); 0 for none."
-        checks.refuse("the error covariance", "be known, to be corrected for", "nothing", remedy)
-    if model is not None:
-        return Correction(model.error_cov, False, model)
-    return Correction(checks.covariance("error_cov", given, d), False)
-
-
-def read_error_cov(path: str | Path, d: int) -> Floats:
-    """A covariance from a CSV of numbers without a header: d rows of d, one row of d variances, or one number."""
-    try:
-        values = np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise LogError(f"{path} must be a CSV of numbers without a header; got one that cannot be read ({reason}).") from error
-    if values.shape not in ((d, d), (1, d), (1, 1)):
-        rule = f"hold {d} x {d} numbers, {d} variances in one row, or one number"
-        raise LogError(f"{path} must {rule}; got {values.shape[0]} x {values.shape[1]}.")
-    return checks.covariance(str(path), values if values.shape == (d, d) else values[0] if values.size > 1 else float(values[0, 0]), d)
-
-
-class Counted(NamedTuple):
-    """What the first time through a log gives."""
-
-    products: Crossproducts
-    faults: list[Fault]
+    counted = reading.count(on_bad=on_bad, set_aside=set_aside)
+    return _Steps(reading, options, chosen, floor).analysis(counted, validation, settings)
 
 
 class Scored(NamedTuple):
-    """What the second time gives."""
+    """What the second time through a log gives."""
 
-    scores: Scores
-    units: dict[Any, int]
-    """the place of each unit in the scores' totals"""
+    meat: Floats
+    by_unit: ByUnit
     tally: Tally
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _Steps:
     """The steps of an analysis."""
 
-    source: Source
-    error: Correction
+    reading: Reading
     options: Options
     methods: tuple[str, ...]
     floor: float | None
 
-    def analysis(self, on_bad: str, set_aside: str | Path | None, validation: ErrorModel | None, settings: dict[str, Any]) -> Analysis:
-        counted = self.source.through(self._count, _merge_counted, "reading")
-        self._report(counted.faults, on_bad, set_aside)
+    def analysis(self, counted: Counted, validation: ErrorModel | None, settings: dict[str, Any]) -> Analysis:
         raw = counted.products
-        error = self.error.settled(raw)
+        error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         solutions = self._solved(products, error)
         solution, first = solutions[1.0], int(self.options.intercept)
-        scored = self.source.through(lambda block: self._score(block, solution, error, raw), _merge_scored, "standard errors")
-        estimates = with_model_uncertainty(solution.estimates(scored.scores), raw, error, self.options)
+        scored = self.reading.source.through(lambda block: self._score(block, solution, error, raw), _merge_scored, "standard errors")
+        self._check_units(scored.by_unit)
+        found = solution.estimates(Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1)))
+        estimates = with_model_uncertainty(found, raw, error, self.options)
         total = raw.full[0].sum(axis=0)
         second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
         if error.model is not None:
             warn_if_berkson(error.model, second_moment)
         if validation is not None and error.model is None:
             warn_if_berkson(validation, second_moment, error_cov=error.mean_cov)
-        evidence = Evidence(self.source.columns.predicted, products, solution, scored.tally, error.mean_cov, self.floor, error.varying)
+        evidence = Evidence(
+            self.reading.source.columns.predicted, products, solution, scored.tally, error.mean_cov, self.floor, error.varying
+        )
         return Analysis(
             estimates=estimates,
-            features=self.source.columns.predicted,
+            features=self.reading.source.columns.predicted,
             rounds=int(total[0, 0]),
-            units=len(scored.units),
+            units=len(scored.by_unit.places),
             faults=len(counted.faults),
             sensitivity={m: {scale: found.fits[m].theta[:, first:] for scale, found in solutions.items()} for m in self.methods},
             diagnostics=diagnose(evidence),
@@ -296,19 +252,10 @@ class _Pass:
             settings=settings,
         )
 
-    def _count(self, block: Block) -> Counted:
-        rounds = self.error.scaled(block.rounds)
-        return Counted(crossproducts(rounds, self.source.n_actions, varying=self.error.varying), block.faults)
-
-    def _report(self, faults: list[Fault], on_bad: str, set_aside: str | Path | None) -> None:
-        """Say what is wrong with the log and stop, or put the rows that are into a file."""
-        if faults and on_bad == "refuse":
-            others = len(faults) - 1
-            more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
-            remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
-            raise LogError(f"{faults[0]}{more} {remedy}")
-        if on_bad == "set-aside" and set_aside is not None:
-            write_whole(Path(set_aside), faults_csv(faults))
+    def _check_units(self, by_unit: ByUnit) -> None:
+        if self.reading.source.columns.unit is not None and len(by_unit.places) < 2:
+            remedy = "One cluster says nothing about the spread between clusters."
+            checks.refuse("unit", "name at least two units", len(by_unit.places), remedy)
 
     def _solved(self, products: Crossproducts, error: Correction) -> dict[float, Solution]:
         """θ for multiples of Σe; a method that has no solution is NaN, unless none has one."""
@@ -331,24 +278,20 @@ class _Pass:
         prepared = {scale: calibration_of(products._replace(errors=scale * products.errors), None) for scale in SCALES}
 
         def work(block: Block) -> dict[float, Crossproducts]:
-            rounds = self._ready(block, error)
+            rounds = self.reading.ready(block, error)
             return {
-                scale: calibrated_products(rounds._replace(errors=scale * rounds.errors), calibration, self.source.n_actions)
+                scale: calibrated_products(rounds._replace(errors=scale * rounds.errors), calibration, self.reading.source.n_actions)
                 for scale, calibration in prepared.items()
             }
 
-        return self.source.through(work, lambda a, b: {scale: merge(a[scale], b[scale]) for scale in a}, "calibrating")
-
-    def _ready(self, block: Block, error: Correction) -> Rounds:
-        """The rounds of a block with unbiased predictions and their error covariance."""
-        return error.ready(self.error.scaled(block.rounds))
+        return self.reading.source.through(work, lambda a, b: {scale: merge(a[scale], b[scale]) for scale in a}, "calibrating")
 
     def _score(self, block: Block, solution: Solution, error: Correction, raw: Crossproducts) -> Scored:
-        rounds = self._ready(block, error)
-        clustered = self.source.columns.unit is not None
+        rounds = self.reading.ready(block, error)
+        clustered = self.reading.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
-        tally = empty_tally(self.source.n_actions, len(rounds.predicted))
+        tally = empty_tally(self.reading.source.n_actions, len(rounds.predicted))
         fitted = next(solution.fits[method] for method in ("dr", "meb", "rc", "naive", "ridge") if method in solution.fits)
         _kernels.add_tally(
             tally,
@@ -361,33 +304,8 @@ class _Pass:
             rounds,
             block.forecast,
         )
-        return Scored(scores, {label: i for i, label in enumerate(block.units)}, tally)
-
-
-def faults_csv(faults: list[Fault]) -> str:
-    """Faulty rows as a CSV."""
-    import csv
-    import io
-
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(Fault._fields)
-    writer.writerows(faults)
-    return text.getvalue()
-
-
-def _merge_counted(first: Counted, second: Counted) -> Counted:
-    return Counted(merge(first.products, second.products), first.faults + second.faults)
+        return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 
 
 def _merge_scored(first: Scored, second: Scored) -> Scored:
-    """Scores of both; units are found by their labels."""
-    units, totals = first.units, first.scores.totals
-    if second.units:
-        units = dict(units)
-        places = np.array([units.setdefault(label, len(units)) for label in second.units], dtype=np.int64)
-        grown = np.zeros((totals.shape[0], len(units), totals.shape[2]))
-        grown[:, : totals.shape[1]] = totals
-        grown[:, places] += second.scores.totals
-        totals = grown
-    return Scored(Scores(first.scores.meat + second.scores.meat, totals), units, first.tally.merge(second.tally))
+    return Scored(first.meat + second.meat, first.by_unit.merge(second.by_unit), first.tally.merge(second.tally))

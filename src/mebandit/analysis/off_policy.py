@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
-from mebandit.analysis.inference import _merge_counted, _names, _Pass, error_of, read_error_cov
-from mebandit.analysis.source import Block, Source, open_log
+from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
+from mebandit.analysis.source import Block
 from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
 from mebandit.correction import Correction
 from mebandit.estimators import Options, calibrated_products, calibration_of, outcome_regressions, solve_log
@@ -235,20 +235,23 @@ def value(
     >>> round(found.best.value, 2), found.best.std_error < found.estimates["weighted"].std_error
     (0.65, True)
     """
-    checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
-    if on_bad == "set-aside" and set_aside is None:
-        checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
-    source = open_log(log, names | {"error": _names(error_columns)}, n_actions=n_actions, error_known=error_cov is not None)
-    source.workers = None if workers is None else checks.integer("workers", workers, 1)
-    source.progress = progress
-    if isinstance(error_cov, Path):
-        error_cov = read_error_cov(error_cov, len(source.columns.predicted))
-    known = error_cov is not None or bool(source.columns.error)
-    error = error_of(error_cov, source.columns) if known else None
-    found = _Valuation(source, error, named(policy), share, level).values(on_bad, set_aside)
+    reading = open_reading(
+        log,
+        predicted=predicted,
+        action=action,
+        reward=reward,
+        propensity=propensity,
+        unit=unit,
+        n_actions=n_actions,
+        error_cov=error_cov,
+        error_columns=error_columns,
+        error_needed=False,
+        workers=workers,
+        progress=progress,
+    )
+    found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 
 
@@ -308,10 +311,8 @@ class Sums(NamedTuple):
 
     moments: Floats
     """Σ gg'"""
-    totals: Floats
+    by_unit: ByUnit
     """Σ g by unit, (units, size)"""
-    units: dict[Any, int]
-    """the place of each unit in the totals"""
     largest: Floats
     """the largest ρ, by policy"""
     unsupported: Floats
@@ -322,16 +323,14 @@ class Sums(NamedTuple):
 class _Valuation:
     """The steps from a log to values."""
 
-    source: Source
-    error: Correction | None
+    reading: Reading
     targets: dict[str, Any]
     share: float
     level: float
 
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
-        reading = self._reading
-        counted = self.source.through(reading._count, _merge_counted, "reading")
-        reading._report(counted.faults, on_bad, set_aside)
+        reading = self.reading
+        counted = reading.count(on_bad=on_bad, set_aside=set_aside)
         rows = int(counted.products.rounds.sum()) + len(counted.faults)
         raw, window, targets = counted.products, Window(0, rows), self.targets
         if any(isinstance(policy, Fitted) for policy in targets.values()):
@@ -339,37 +338,28 @@ class _Valuation:
             window = Window(cut, rows)
             first, raw = self._halves(cut, rows)
             targets = {name: self._learned(p, first, Window(0, cut)) if isinstance(p, Fitted) else p for name, p in targets.items()}
-        error = None if self.error is None else self.error.settled(raw)
-        frame = self._frame(raw, error)
+        error = reading.error.settled(raw)
+        frame = self._frame(raw, error if reading.error_known else None)
         readers = [reader_of(name, policy, frame) for name, policy in targets.items()]
         beta, center = outcome_regressions(raw), float(raw.full[0].sum(axis=0)[0, -1] / max(raw.rounds.sum(), 1.0))
         beta[:, 0] -= center
-        settled = reading.error if error is None else error
-        sums = self.source.through(
-            lambda block: self._sum(window.of(block), reading, settled, readers, beta, center), _merge_sums, "values"
-        )
-        return _assembled(sums, targets, center, len(counted.faults), window.low, self.level, self.source.columns.unit is not None)
-
-    @property
-    def _reading(self) -> _Pass:
-        """The steps that fitting the log would take too: counting, refusing faults, unbiasing."""
-        d = len(self.source.columns.predicted)
-        return _Pass(self.source, self.error or Correction(np.zeros((d, d)), False), Options(), (), None)
+        sums = reading.source.through(lambda block: self._sum(window.of(block), error, readers, beta, center), _merge_sums, "values")
+        return _assembled(sums, targets, center, len(counted.faults), window.low, self.level, reading.source.columns.unit is not None)
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
         total = (raw if error is None else error.unbiased(raw)).full[0].sum(axis=0)
         mean = total[0, 1:-1] / total[0, 0]
-        return Frame(self.source.n_actions, error, mean, total[1:-1, 1:-1] / total[0, 0] - np.outer(mean, mean))
+        return Frame(self.reading.source.n_actions, error, mean, total[1:-1, 1:-1] / total[0, 0] - np.outer(mean, mean))
 
     def _halves(self, cut: int, rows: int) -> tuple[Crossproducts, Crossproducts]:
         """The crossproducts of the rows before and after the cut."""
-        reading, windows = self._reading, (Window(0, cut), Window(cut, rows))
+        reading, windows = self.reading, (Window(0, cut), Window(cut, rows))
 
         def work(block: Block) -> tuple[Crossproducts, Crossproducts]:
-            first, second = (reading._count(window.of(block)).products for window in windows)
+            first, second = (reading.products(window.of(block)) for window in windows)
             return first, second
 
-        first, second = self.source.through(work, lambda a, b: (merge(a[0], b[0]), merge(a[1], b[1])), "splitting")
+        first, second = self.reading.source.through(work, lambda a, b: (merge(a[0], b[0]), merge(a[1], b[1])), "splitting")
         for part in (first, second):
             if not part.rounds.sum():
                 checks.refuse("the log", "have rounds to learn from and rounds to value on", f"{rows} rows")
@@ -377,31 +367,31 @@ class _Valuation:
 
     def _learned(self, policy: Fitted, raw: Crossproducts, window: Window) -> LinearRule:
         """The rule that the first rows teach."""
-        if self.error is None:
+        if not self.reading.error_known:
             remedy = "Give error_cov (--error-cov, --error-model), or the columns that hold it (--error-columns); 0 for none."
             checks.refuse("the error covariance", "be known, to be corrected for", "nothing", remedy)
-        error = self.error.settled(raw)
+        error = self.reading.error.settled(raw)
         products, constant = error.unbiased(raw), None if error.varying else error.mean_cov
         prepared = calibration_of(products, constant)
         calibrated = None
         if policy.method == "rc" and error.varying:
-            reading, k = self._reading, self.source.n_actions
+            reading, k = self.reading, self.reading.source.n_actions
 
             def work(block: Block) -> Crossproducts:
-                return calibrated_products(reading._ready(window.of(block), error), prepared, k)
+                return calibrated_products(reading.ready(window.of(block), error), prepared, k)
 
-            calibrated = self.source.through(work, merge, "calibrating")
+            calibrated = self.reading.source.through(work, merge, "calibrating")
         options = Options(policy.ridge, policy.intercept)
         solution = solve_log(products, (policy.method,), error_cov=constant, calibrated=calibrated, options=options)
         theta = solution.fits[policy.method].theta
         zero = np.zeros(len(theta))
         return policy.rule(theta[:, int(policy.intercept) :], theta[:, 0] if policy.intercept else zero, prepared)
 
-    def _sum(self, block: Block, reading: _Pass, error: Correction, readers: list[Reader], beta: Floats, center: float) -> Sums:
+    def _sum(self, block: Block, error: Correction, readers: list[Reader], beta: Floats, center: float) -> Sums:
         """Σ gg' of a block, and by unit."""
         rounds, size = block.rounds, 2 + 3 * len(readers)
-        n, k = rounds.rewards.size, self.source.n_actions
-        ready, forecast = reading._ready(block, error), forecast_of(block, k)
+        n, k = rounds.rewards.size, self.reading.source.n_actions
+        ready, forecast = self.reading.ready(block, error), forecast_of(block, k)
         errors = unpack(ready.errors, beta.shape[1] - 1)
         seen = Seen(rounds.predicted.T, ready.predicted.T, errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
         r, t = rounds.rewards - center, np.arange(n)
@@ -421,21 +411,16 @@ class _Valuation:
         if block.units:
             for i, row in enumerate(g):
                 totals[:, i] = np.bincount(block.unit, row, len(block.units))
-        return Sums(moments, totals, {label: i for i, label in enumerate(block.units)}, largest, unsupported)
+        return Sums(moments, by_unit(block, totals), largest, unsupported)
 
 
 def _merge_sums(first: Sums, second: Sums) -> Sums:
-    """Sums of both; units are found by their labels."""
-    units, totals = first.units, first.totals
-    if second.units:
-        units = dict(units)
-        places = np.array([units.setdefault(label, len(units)) for label in second.units], dtype=np.int64)
-        grown = np.zeros((len(units), totals.shape[1]))
-        grown[: len(totals)] = totals
-        grown[places] += second.totals
-        totals = grown
-    largest = np.maximum(first.largest, second.largest)
-    return Sums(first.moments + second.moments, totals, units, largest, first.unsupported + second.unsupported)
+    return Sums(
+        first.moments + second.moments,
+        first.by_unit.merge(second.by_unit),
+        np.maximum(first.largest, second.largest),
+        first.unsupported + second.unsupported,
+    )
 
 
 def _spread(c: Floats, moments: Floats, n: int) -> float:
@@ -478,10 +463,10 @@ class Totals(NamedTuple):
 def _assembled(sums: Sums, targets: dict[str, Any], center: float, faults: int, first: int, level: float, clustered: bool) -> Values:
     """Values and their standard errors from the sums."""
     full = sums.moments
-    units = int((sums.totals[:, 0] > 0).sum()) if clustered else 0
+    units = int((sums.by_unit.totals[:, 0] > 0).sum()) if clustered else 0
     if clustered and units < 2:
         checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")
-    totals = Totals(full, sums.totals.T @ sums.totals if clustered else full, center)
+    totals = Totals(full, sums.by_unit.totals.T @ sums.by_unit.totals if clustered else full, center)
     found: dict[str, Value] = {}
     influences: dict[tuple[str, str], Floats] = {}
     for i, (name, policy) in enumerate(targets.items()):

@@ -13,8 +13,8 @@ and π_a(x̃) for the probabilities with which the policy ends up playing. Then 
           E ψ_aψ_b' = 1{a = b} τ_a² A_a + p_a p_b' b_a'Cb_b + Q_a (C b_a'Cb_b + C b_b b_a' C) Q_b'
 
 For a constant π all expectations are closed; (w'θ)² is quadratic in x̃, so that meb's is then (1/π)(M (θ'Σeθ + σ²) + 2 Σeθθ'Σe) - Σeθθ'Σe.
-In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc are what estimating μ and C adds; `mebandit.estimate` leaves them
-out of its standard errors, and they nearly cancel between actions. A learning policy is taken where it ends: its best action, by the
+In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc are what estimating μ and C adds; they nearly cancel between
+actions. A learning policy is taken where it ends: its best action, by the
 true θ, is played with 1 - (K - 1) p0 and every other with p0.
 """
 

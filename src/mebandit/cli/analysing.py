@@ -89,7 +89,7 @@ def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any])
     from mebandit.analysis.inference import fit
 
     model, validation = (_model(given.pop(name)) for name in ("error_model", "validation"))
-    columns = _columns_file(given.pop("columns"))
+    columns = columns_file(given.pop("columns"))
     methods = given.pop("method") or METHODS
     cov = given.pop("error_cov")
     if cov is not None and model is not None:
@@ -99,7 +99,7 @@ def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any])
     arguments.setdefault("reward", "reward")
     if arguments["on_bad"] == "set-aside":
         arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
-    error = model if model is not None else _covariance(cov)
+    error = model if model is not None else covariance_option(cov)
     return fit([str(path) for path in log], error_cov=error, validation=validation, methods=methods, **arguments)
 
 
@@ -107,7 +107,7 @@ def _model(path: Path | None) -> ErrorModel | None:
     return None if path is None else ErrorModel.load(path)
 
 
-def _covariance(text: str | None) -> Any:
+def covariance_option(text: str | None) -> Any:
     """A number, some with commas, or the file that holds them."""
     if text is None:
         return None
@@ -118,7 +118,7 @@ def _covariance(text: str | None) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _columns_file(path: Path | None) -> dict[str, Any]:
+def columns_file(path: Path | None) -> dict[str, Any]:
     """What a TOML file says of the columns."""
     if path is None:
         return {}

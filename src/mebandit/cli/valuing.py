@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.analysing import METHODS, _covariance
+from mebandit.cli.analysing import METHODS, covariance_option
 from mebandit.cli.terminal import commands, print_table
 from mebandit.measurement import ErrorModel
 
@@ -97,7 +97,7 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     """The values of the policies that the options name."""
     from mebandit.analysis.off_policy import value
 
-    model, cov = given.pop("error_model"), _covariance(given.pop("error_cov"))
+    model, cov = given.pop("error_model"), covariance_option(given.pop("error_cov"))
     if cov is not None and model is not None:
         raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
     error = cov if model is None else ErrorModel.load(model)

@@ -83,9 +83,9 @@ class Coverage:
         return (
             f"The intervals of `meb` and `dr` {kept}: over all coefficients, contrasts and horizons they cover in "
             f"{low:.1f} to {high:.1f} % of the trials (a count has a standard error of {noise:.1f} points). `dr` is the shorter by "
-            f"{100 * (1 - dr_se / meb_se):.0f} % for θ_1 - θ_0. `rc` covers θ in {100 * rc.coverage.mean():.0f} % and its contrast in "
-            f"{100 * contrast.coverage.mean():.1f} %: its standard errors leave out the uncertainty of the calibration, which "
-            f"largely cancels between actions. `naive` and `ridge` tend to something else than θ, so that their intervals get worse with "
+            f"{100 * (1 - dr_se / meb_se):.0f} % for θ_1 - θ_0. `rc` covers θ in {100 * rc.coverage.mean():.1f} % and its contrast in "
+            f"{100 * contrast.coverage.mean():.1f} %, here where contexts are normal, and is shorter "
+            f"still. `naive` and `ridge` tend to something else than θ, so that their intervals get worse with "
             f"more data (ridge: {100 * ridge.coverage.mean():.0f} % at {longest:,} rounds)."
         )
 

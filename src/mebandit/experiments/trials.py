@@ -11,7 +11,7 @@ from mebandit import checks
 from mebandit.environments import Environment
 from mebandit.estimators import Options, solve_log
 from mebandit.log import Log
-from mebandit.moments import Rounds, crossproducts, pack
+from mebandit.moments import check_rounds, crossproducts
 from mebandit.policies import Policy
 from mebandit.progress import progress_bar
 from mebandit.simulate import run_threaded, simulate_log
@@ -85,9 +85,8 @@ def run_trials(
 
     def run(i: int) -> None:
         log = play(horizon=horizon, seed=seed, replicate=i, cell=cell)
-        taken = np.ascontiguousarray(log.propensities[np.arange(horizon), log.actions])
-        everything, even = np.ones((1, k), dtype=np.bool_), np.full((1, k), 1.0 / k)
-        rounds = Rounds(log.predicted, log.actions, log.rewards, taken, pack(error_cov)[None], everything, even)
+        taken = log.propensities[np.arange(horizon), log.actions]
+        rounds = check_rounds(log.predicted, log.actions, log.rewards, taken, error_cov, n_actions=k)
         products = crossproducts(rounds, k, varying=False)
         try:
             solution = solve_log(products, methods, error_cov=error_cov, options=Options())
