@@ -639,8 +639,9 @@ def add_products(products, squares, errors, varying, log):
             wu[k] = w[k] * u
             v[d + 1, k] = log.rewards[t]
         for i in range(d):
+            to, x = v[1 + i], log.predicted[i, start : start + m]
             for k in range(m):
-                v[1 + i, k] = log.predicted[i, start + order[k]]
+                to[k] = x[order[k]]
         for a in range(n_actions):
             squares[0, a] += add_thrice(products, a, v, w, wu, begin[a], begin[a + 1])
         if varying or not alike:
@@ -669,21 +670,23 @@ def sort_by_action(actions, start, m, begin, order):
 @summing
 def add_thrice(products, a, v, w, wu, first, end):
     """Sums of vv' with the weights 1, w and wu over columns first, ..., end - 1 of v; returns the sum of w^2."""
-    k = 0
+    k, squared = 0, 0.0
+    w, wu = w[first:end], wu[first:end]
     for i in range(v.shape[0]):
+        x = v[i, first:end]
         for j in range(i, v.shape[0]):
+            y = v[j, first:end]
             one, two, three = 0.0, 0.0, 0.0
-            for t in range(first, end):
-                y = v[i, t] * v[j, t]
-                one += y
-                two += w[t] * y
-                three += wu[t] * y
+            for t in range(w.size):
+                product = x[t] * y[t]
+                one += product
+                two += w[t] * product
+                three += wu[t] * product
             products[0, a, k] += one
             products[1, a, k] += two
             products[2, a, k] += three
             k += 1
-    squared = 0.0
-    for t in range(first, end):
+    for t in range(w.size):
         squared += w[t] * w[t]
     return squared
 
@@ -736,15 +739,14 @@ def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, lever, 
             if log.errors.shape[0] == 1:
                 packed_times(log.errors, 0, theta, b, intercept, taken)
                 for i in range(d):
-                    for k in range(m):
-                        psi[at + i, k] -= work[1, k] * taken[b, i]
+                    subtract_multiple_of(psi[at + i, :m], taken[b, i], work[1])
             else:
                 for k in range(m):
                     packed_times(log.errors, start + k, theta, b, intercept, taken)
                     for i in range(d):
                         psi[at + i, k] -= work[1, k] * taken[b, i]
         if calibrated:
-            add_calibration(psi, start, m, lever, log.predicted)
+            add_calibration(psi, start, m, lever, log.predicted, work)
         if totals.shape[0] == 0:
             add_outer(meat, psi, m, p, weighting == UNIT and not calibrated)
         else:
@@ -754,23 +756,28 @@ def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, lever, 
 
 
 @jit
-def add_calibration(psi, start, m, lever, predicted):
+def add_calibration(psi, start, m, lever, predicted, work):
     """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
-    n_actions, d = lever.slope.shape
     p = lever.mean.shape[1]
-    y = np.empty(d)
-    for k in range(m):
-        for i in range(d):
-            y[i] = predicted[i, start + k] - lever.center[i]
-        for a in range(n_actions):
-            along = 0.0
-            for i in range(d):
-                along += lever.slope[a, i] * y[i]
-            for j in range(p):
-                push = lever.mean[a, j]
-                for i in range(d):
-                    push += lever.cross[a, j, i] * y[i]
-                psi[a * p + j, k] += push * along - lever.constant[a, j]
+    along, push = work[0, :m], work[2, :m]
+    for a in range(lever.slope.shape[0]):
+        write_centred(along, 0.0, lever.slope[a], lever.center, predicted, start)
+        for j in range(p):
+            write_centred(push, lever.mean[a, j], lever.cross[a, j], lever.center, predicted, start)
+            to, c = psi[a * p + j, :m], lever.constant[a, j]
+            for k in range(m):
+                to[k] += push[k] * along[k] - c
+
+
+@jit
+def write_centred(out, level, slope, center, x, start):
+    """out = level + slope'(x - center) at the rounds of x from `start` on."""
+    for i in range(slope.size):
+        level -= slope[i] * center[i]
+    for k in range(out.size):
+        out[k] = level
+    for i in range(slope.size):
+        subtract_multiple_of(out, -slope[i], x[i, start : start + out.size])
 
 
 @jit
@@ -778,40 +785,66 @@ def write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log,
     """w x (x'theta - y) for action b and m rounds; s is left in the second row of `work`."""
     p, d = theta.shape[1], x.shape[0]
     intercept = p - d
-    away, taking, guess = work[0], work[1], work[2]
+    away, taking, guess = work[0, :m], work[1, :m], work[2, :m]
     if weighting == PSEUDO:
-        write_fitted(guess, m, beta, b, 1, log.predicted, start)
-    write_fitted(away, m, theta, b, intercept, x, start)
-    for k in range(m):
-        t = start + k
-        nd, y, w = 0.0, log.rewards[t], 0.0
-        if log.allowed[entry(t, log.allowed.shape[0]), b]:
-            nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
-        played = log.actions[t] == b
-        if weighting == PSEUDO:
-            w = nd
-            y = guess[k] + (y - guess[k]) / log.propensities[t] if played else guess[k]
-        elif played:
-            w = nd / log.propensities[t] if weighting == INVERSE else 1.0
-        taking[k] = nd if plain[b] else kappa[b] * w
-        away[k] = w * (away[k] - y) if w != 0.0 else 0.0
+        write_fitted(guess, beta, b, 1, log.predicted, start)
+    write_fitted(away, theta, b, intercept, x, start)
+    if log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1:
+        nd = log.stabilizer[0, b] if log.allowed[0, b] else 0.0
+        weigh_alike(away, taking, guess, b, weighting, nd, kappa[b], plain[b], start, log)
+    else:
+        for k in range(m):
+            t = start + k
+            nd = 0.0
+            if log.allowed[entry(t, log.allowed.shape[0]), b]:
+                nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
+            played, propensity, reward = log.actions[t] == b, log.propensities[t], log.rewards[t]
+            away[k], taking[k] = weigh(away[k], guess[k], played, weighting, nd, kappa[b], plain[b], propensity, reward)
     if intercept:
-        for k in range(m):
-            psi[b * p, k] = away[k]
+        psi[b * p, :m] = away
     for i in range(d):
-        for k in range(m):
-            psi[b * p + intercept + i, k] = away[k] * x[i, start + k]
+        write_product(psi[b * p + intercept + i], away, x[i, start : start + m])
 
 
 @spliced
-def write_fitted(out, m, coefficients, b, intercept, x, start):
-    """The linear function of row b of `coefficients`, its intercept first if there is one, at m rounds of x from `start` on."""
+def weigh(fitted, guess, played, weighting, nd, kappa, plain, propensity, reward):
+    """w (x'theta - y) and s of a round for an action, see `add_scores`."""
+    u = 1.0 / propensity if played else 0.0
+    w = nd if weighting == PSEUDO else nd * u if weighting == INVERSE else 1.0 if played else 0.0
+    y = guess + u * (reward - guess) if weighting == PSEUDO else reward
+    return w * (fitted - y), nd if plain else kappa * w
+
+
+@jit
+def weigh_alike(away, taking, guess, b, weighting, nd, kappa, plain, start, log):
+    """`weigh` over rounds that are all alike in what they offer: a loop that the compiler can turn into vector instructions."""
+    actions, propensities, rewards = log.actions[start:], log.propensities[start:], log.rewards[start:]
+    for k in range(away.size):
+        away[k], taking[k] = weigh(away[k], guess[k], actions[k] == b, weighting, nd, kappa, plain, propensities[k], rewards[k])
+
+
+@jit
+def write_fitted(out, coefficients, b, intercept, x, start):
+    """The linear function of row b of `coefficients`, its intercept first if there is one, at the rounds of x from `start` on."""
+    m = out.size
     for k in range(m):
         out[k] = coefficients[b, 0] if intercept else 0.0
     for i in range(x.shape[0]):
-        c = coefficients[b, intercept + i]
-        for k in range(m):
-            out[k] += c * x[i, start + k]
+        subtract_multiple_of(out, -coefficients[b, intercept + i], x[i, start : start + m])
+
+
+@jit
+def write_product(out, a, b):
+    """out = a b, elementwise."""
+    for k in range(a.size):
+        out[k] = a[k] * b[k]
+
+
+@jit
+def subtract_multiple_of(out, c, x):
+    """out -= c x."""
+    for k in range(out.size):
+        out[k] -= c * x[k]
 
 
 @spliced
@@ -833,86 +866,99 @@ def packed_times(error, c, theta, b, intercept, out):
 def affine(x, matrix, offset, out):
     """out = offset + matrix x for every round; for a matrix this small, faster than a library call that wakes its own threads."""
     d, n = x.shape
-    for i in range(d):
-        for t in range(n):
-            out[i, t] = offset[i]
-        for j in range(d):
-            c = matrix[i, j]
-            for t in range(n):
-                out[i, t] += c * x[j, t]
+    for start in range(0, n, CHUNK):
+        end = min(start + CHUNK, n)
+        for i in range(d):
+            to = out[i, start:end]
+            for t in range(to.size):
+                to[t] = offset[i]
+            for j in range(d):
+                subtract_multiple_of(to, -matrix[i, j], x[j, start:end])
 
 
 @jit
 def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
     """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
 
-    `forecast` has the probability of every action where that is known, else no column; of two actions the other one's is known anyway.
-    Error covariances are added up only where they vary.
+    `forecast` has the probability of every action where that is known, else no column. Error covariances are added up where they vary.
     """
     x, error, allowed = log.predicted, log.errors, log.allowed
+    actions, propensities, stated = log.actions, log.propensities, tally.forecast
     d, n = x.shape
-    n_actions, p = theta.shape
-    intercept = p - d
-    bins, parts = tally.propensity.shape[1], tally.segments.shape[0]
-    size = packed_size(d)
+    n_actions, parts = theta.shape[0], tally.segments.shape[0]
     varying = error.shape[0] > 1
-    known = n_actions if n_actions == 2 else forecast.shape[1]
-    scores = np.zeros(n_actions)
+    scores = np.empty((n_actions, CHUNK))
     last_top, last_next, sd = -1, -1, 0.0
-    for t in range(n):
-        a, propensity = log.actions[t], log.propensities[t]
-        c, m = entry(t, error.shape[0]), entry(t, allowed.shape[0])
-        tally.propensity[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
-        tally.least[a] = min(tally.least[a], propensity)
-        if propensity < floor * (1.0 - 1e-9):
-            tally.below[0] += 1.0
-        for b in range(known):
-            q = forecast[t, b] if forecast.shape[1] > 0 else propensity if a == b else 1.0 - propensity
-            add_forecast(tally.forecast, b, q, a == b)
-        if varying:
-            part = min((first + t) * parts // total, parts - 1)
-            for i in range(size):
-                tally.segments[part, 1 + d + size + i] += error[c, i]
-            add_reported(tally.reported, x, t, mean, error)
-        top, next_best = best_two(scores, theta, intercept, x, t, allowed, m)
-        if next_best >= 0:
-            if varying or top != last_top or next_best != last_next:
-                sd = gap_sd(theta, top, next_best, intercept, error, c)
-                last_top, last_next = top, next_best
-            gap = scores[top] - scores[next_best]
-            tally.close[0] += 1.0
-            tally.close[1] += 1.0 if gap < sd else 0.0
-            tally.close[2] += 1.0 if gap < 1.959964 * sd else 0.0
+    choices, within, inside = 0, 0, 0
+    for start in range(0, n, CHUNK):
+        m = min(CHUNK, n - start)
+        for b in range(n_actions):
+            write_fitted(scores[b, :m], theta, b, theta.shape[1] - d, x, start)
+        count_propensities(tally, actions, propensities, floor, start, m)
+        for t in range(start, start + m):
+            if n_actions == 2:  # of two actions one says it all
+                add_forecast(stated, 1, propensities[t] if actions[t] == 1 else 1.0 - propensities[t], actions[t] == 1)
+            else:
+                for b in range(forecast.shape[1]):
+                    add_forecast(stated, b, forecast[t, b], actions[t] == b)
+            if varying:
+                add_reported(tally, min((first + t) * parts // total, parts - 1), x, t, mean, error)
+            top, next_best = best_two(scores, t - start, allowed, entry(t, allowed.shape[0]))
+            if next_best >= 0:
+                if varying or top != last_top or next_best != last_next:
+                    sd = gap_sd(theta, top, next_best, theta.shape[1] - d, error, entry(t, error.shape[0]))
+                    last_top, last_next = top, next_best
+                gap = scores[top, t - start] - scores[next_best, t - start]
+                choices += 1
+                within += gap < sd
+                inside += gap < 1.959964 * sd
+    tally.close[0] += choices
+    tally.close[1] += within
+    tally.close[2] += inside
     start = 0
     for part in range(parts):  # those of its parts that the log touches, one after the other
         end = min(max((total * (part + 1) + parts - 1) // parts - first, start), n) if part + 1 < parts else n
-        add_segment(tally.segments, tally.powers, part, x, mean, scale, start, end)
+        add_segment(tally.segments[part], tally.powers, x, mean, scale, start, end)
         start = end
 
 
+@jit
+def count_propensities(tally, actions, propensities, floor, start, m):
+    """How probable the actions taken were: a histogram, the smallest, and how many are below the floor."""
+    histogram, least, below = tally.propensity, tally.least, 0
+    bins = histogram.shape[1]
+    for t in range(start, start + m):
+        a, propensity = actions[t], propensities[t]
+        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
+        if propensity < least[a]:
+            least[a] = propensity
+        below += propensity < floor * (1.0 - 1e-9)
+    tally.below[0] += below
+
+
 @summing
-def add_segment(segments, powers, part, x, mean, scale, start, end):
+def add_segment(segment, powers, x, mean, scale, start, end):
     """Rounds, x~ and x~x~' of one part of a log, and the powers of standardised x~."""
-    d = x.shape[0]
-    segments[part, 0] += end - start
+    d, n = x.shape[0], end - start
+    segment[0] += n
     k = 1 + d
     for i in range(d):
         total, third, fourth = 0.0, 0.0, 0.0
-        inverse = 1.0 / scale[i]
-        for t in range(start, end):
-            away = (x[i, t] - mean[i]) * inverse
+        own, inverse, center = x[i, start:end], 1.0 / scale[i], mean[i]
+        for t in range(n):
+            away = (own[t] - center) * inverse
             square = away * away
-            total += x[i, t]
+            total += own[t]
             third += square * away
             fourth += square * square
-        segments[part, 1 + i] += total
+        segment[1 + i] += total
         powers[0, i] += third
         powers[1, i] += fourth
         for j in range(i, d):
-            total = 0.0
-            for t in range(start, end):
-                total += x[i, t] * x[j, t]
-            segments[part, k] += total
+            other, total = x[j, start:end], 0.0
+            for t in range(n):
+                total += own[t] * other[t]
+            segment[k] += total
             k += 1
 
 
@@ -928,32 +974,31 @@ def add_forecast(forecast, b, q, came):
 
 
 @spliced
-def add_reported(reported, x, t, mean, error):
-    """Reported variances v and squared distances y from the mean: sums of v, v^2, y, v y, y^2 for every feature."""
-    k = 0
-    for i in range(mean.size):
+def add_reported(tally, part, x, t, mean, error):
+    """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from the mean the sums
+    of v, v^2, y, v y, y^2 for every feature."""
+    d, k = mean.size, 0
+    for i in range(error.shape[1]):
+        tally.segments[part, 1 + d + error.shape[1] + i] += error[t, i]
+    for i in range(d):
         v, y = error[t, k], (x[i, t] - mean[i]) ** 2
-        k += mean.size - i
-        reported[i, 0] += v
-        reported[i, 1] += v * v
-        reported[i, 2] += y
-        reported[i, 3] += v * y
-        reported[i, 4] += y * y
+        k += d - i
+        tally.reported[i, 0] += v
+        tally.reported[i, 1] += v * v
+        tally.reported[i, 2] += y
+        tally.reported[i, 3] += v * y
+        tally.reported[i, 4] += y * y
 
 
 @spliced
-def best_two(scores, theta, intercept, x, t, allowed, m):
-    """The best and the second best allowed action at a context, -1 if there is none."""
+def best_two(scores, k, allowed, m):
+    """The best and the second best allowed action by column k of their scores, -1 if there is none."""
     top, next_best = -1, -1
-    for b in range(theta.shape[0]):
+    for b in range(scores.shape[0]):
         if allowed[m, b]:
-            score = theta[b, 0] if intercept else 0.0
-            for i in range(x.shape[0]):
-                score += theta[b, intercept + i] * x[i, t]
-            scores[b] = score
-            if top < 0 or score > scores[top]:
+            if top < 0 or scores[b, k] > scores[top, k]:
                 top, next_best = b, top
-            elif next_best < 0 or score > scores[next_best]:
+            elif next_best < 0 or scores[b, k] > scores[next_best, k]:
                 next_best = b
     return top, next_best
 

@@ -39,7 +39,7 @@ class Tally(NamedTuple):
     below: Floats
     """rounds whose propensity is below the floor, (1,)"""
     forecast: Floats
-    """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4)"""
+    """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4); of two only the second"""
     segments: Floats
     """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and, where it varies, Σ Σe, packed, (20, ...)"""
     powers: Floats
