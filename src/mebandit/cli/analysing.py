@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,36 +12,25 @@ from rich.table import Table
 from rich.text import Text
 
 from mebandit import measurement
-from mebandit.checks import InvalidInput, LogError
+from mebandit.checks import InvalidInput
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.measurement import ErrorModel
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
-COLUMN_KEYS = ("predicted", "action", "reward", "propensity", "unit", "error_columns", "n_actions", "floor")
 
 
 @commands.command()
-@click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--predicted", help="Columns of the predicted context, with commas; by default predicted_0, predicted_1, ...")
-@click.option("--action", help="Column of the action taken, 0, 1, ...  [default: action]")
-@click.option("--reward", help="Column of the reward.  [default: reward]")
-@click.option("--propensity", help="Column of the probability of the action taken, or a column for each action, with commas.")
-@click.option("--unit", help="Column that says whose round it is: clusters the standard errors.")
-@click.option("--error-cov", help="Σe: a CSV of d x d numbers or d variances; or a number, or d variances with commas.")
-@click.option("--error-columns", help="Columns with each round's error: d variances (a number may stand for one), or a lower triangle.")
-@click.option("--error-model", type=click.Path(path_type=Path), help="An error model, as `mebandit error-model` writes it.")
+@log_options
+@error_options
 @click.option("--validation", type=click.Path(path_type=Path), help="An error model from validation pairs, to check what is assumed.")
-@click.option("--columns", type=click.Path(path_type=Path), help="A TOML file with any of: " + ", ".join(COLUMN_KEYS) + ".")
-@click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as many as propensities]")
 @click.option("--method", multiple=True, type=click.Choice(METHODS), help="Repeat for several; by default all, side by side.")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action.")
 @click.option("--ridge", type=float, default=0.0, show_default=True)
 @click.option("--guard", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--floor", type=float, help="The smallest probability that the policy promised.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
-@click.option("--on-bad", type=click.Choice(["refuse", "set-aside"]), default="refuse", show_default=True, help="Rows that break a rule.")
-@click.option("--set-aside", type=click.Path(path_type=Path), help="File for such rows.  [default: set_aside.csv, in --out if given]")
-@click.option("--workers", type=click.IntRange(min=1), help="Threads to use; all cores by default. Results do not depend on it.")
+@bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
@@ -88,48 +76,9 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
     from mebandit.analysis.inference import fit
 
-    model, validation = (_model(given.pop(name)) for name in ("error_model", "validation"))
-    columns = columns_file(given.pop("columns"))
-    methods = given.pop("method") or METHODS
-    cov = given.pop("error_cov")
-    if cov is not None and model is not None:
-        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
-    arguments = columns | {name: value for name, value in given.items() if value is not None}
-    arguments.setdefault("action", "action")
-    arguments.setdefault("reward", "reward")
-    if arguments["on_bad"] == "set-aside":
-        arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
-    error = model if model is not None else covariance_option(cov)
-    return fit([str(path) for path in log], error_cov=error, validation=validation, methods=methods, **arguments)
-
-
-def _model(path: Path | None) -> ErrorModel | None:
-    return None if path is None else ErrorModel.load(path)
-
-
-def covariance_option(text: str | None) -> Any:
-    """A number, some with commas, or the file that holds them."""
-    if text is None:
-        return None
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        return Path(text)
-    return values[0] if len(values) == 1 else values
-
-
-def columns_file(path: Path | None) -> dict[str, Any]:
-    """What a TOML file says of the columns."""
-    if path is None:
-        return {}
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LogError(f"--columns must be a TOML file that can be read; got {path} ({error}).") from error
-    for name in found:
-        if name not in COLUMN_KEYS:
-            raise LogError(f"{path} must have keys among {', '.join(COLUMN_KEYS)}; got {name!r}.")
-    return found
+    validation, methods = given.pop("validation"), given.pop("method") or METHODS
+    checked = None if validation is None else ErrorModel.load(validation)
+    return fit([str(path) for path in log], validation=checked, methods=methods, **log_arguments(given, folder))
 
 
 COLOURS = {"green": "green", "yellow": "yellow", "red": "bold red"}

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from mebandit.cli.options import columns_file
 from mebandit.cli.terminal import commands, print_table
 
 
@@ -47,11 +48,14 @@ class Numbers(click.ParamType[Any]):
 @click.option("--correlation", type=float, default=0.0, show_default=True, help="Intraclass correlation within users.")
 @click.option("--pilot", type=click.Path(path_type=Path), default=None, help="A pilot's log, in place of the world.")
 @click.option("--predicted", default=None, help="The pilot's columns of predicted features, with commas.")
+@click.option("--columns", type=click.Path(path_type=Path), help="A TOML file that says what the pilot's columns are, as for mebandit fit.")
 @click.option("--replicates", type=int, default=400, show_default=True, help="Simulated trials for each number of rounds; 0: none.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder for a report page, the picture and plan.json.")
-def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, predicted: str | None, **given: Any) -> None:
+def plan(
+    as_json: bool, out: Path | None, baseline: int, pilot: Path | None, predicted: str | None, columns: Path | None, **given: Any
+) -> None:
     """How many rounds a trial needs.
 
     By formula, or from a pilot. Trials of that many rounds are then simulated under the intended policy, and the number is raised if they
@@ -66,8 +70,9 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, pre
 
     folder = None if out is None else writable_folder(out)
     begun = monotonic()
-    columns: dict[str, Any] = {} if predicted is None else {"predicted": predicted}
-    found = make_plan(pilot, baseline=None if baseline == -1 else baseline, **columns, **given)
+    said = columns_file(columns) | ({} if predicted is None else {"predicted": predicted})
+    said.pop("floor", None)  # an option of its own
+    found = make_plan(pilot, baseline=None if baseline == -1 else baseline, **said, **given)
     if as_json:
         click.echo(found.to_json())
     else:

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,29 +12,9 @@ import numpy as np
 from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.analysing import METHODS, covariance_option
+from mebandit.cli.analysing import METHODS
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.measurement import ErrorModel
-
-
-def log_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which log, and what its columns are."""
-    for option in reversed(
-        [
-            click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path)),
-            click.option("--predicted", help="Columns of the predicted context, with commas; by default predicted_0, predicted_1, ..."),
-            click.option("--action", default="action", show_default=True, help="Column of the action taken, 0, 1, ..."),
-            click.option("--reward", default="reward", show_default=True, help="Column of the reward."),
-            click.option("--propensity", help="Column of the probability of the action taken, or one for each action, with commas."),
-            click.option("--unit", help="Column that says whose round it is."),
-            click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
-            click.option(
-                "--workers", type=click.IntRange(min=1), help="Threads to use; all cores by default. Results do not depend on it."
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
 
 
 @commands.command()
@@ -48,15 +27,12 @@ def log_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's least probability of an action.")
 @click.option("--context", type=click.Choice(["blp", "predicted"]), help="What the rule reads.  [default: blp where the error is given]")
 @click.option("--intercept", is_flag=True, help="Learn an intercept for every action too.")
-@click.option("--error-cov", help="Σe: a CSV of d x d numbers or d variances; or a number, or d variances with commas.")
-@click.option("--error-columns", help="Columns with each round's error: d variances (a number may stand for one), or a lower triangle.")
-@click.option("--error-model", type=click.Path(path_type=Path), help="An error model, as `mebandit error-model` writes it.")
+@error_options
 @click.option(
     "--learn-share", type=float, default=0.5, show_default=True, help="The share of the rows, the first ones, that --theta fit reads."
 )
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
-@click.option("--on-bad", type=click.Choice(["refuse", "set-aside"]), default="refuse", show_default=True, help="Rows that break a rule.")
-@click.option("--set-aside", type=click.Path(path_type=Path), help="File for such rows.  [default: set_aside.csv, in --out if given]")
+@bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
 def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
@@ -97,27 +73,23 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     """The values of the policies that the options name."""
     from mebandit.analysis.off_policy import value
 
-    model, cov = given.pop("error_model"), covariance_option(given.pop("error_cov"))
-    if cov is not None and model is not None:
-        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
-    error = cov if model is None else ErrorModel.load(model)
-    known = error is not None or given["error_columns"] is not None
     rule = {name: given.pop(name) for name in ("theta", "method", "floor", "context", "intercept")}
+    policies, level, share = given.pop("policies"), given.pop("level"), given.pop("learn_share")
+    arguments = log_arguments(given, folder)
+    arguments.pop("floor", None)  # of the logged policy; that of the rule is an option
+    known = arguments["error_cov"] is not None or "error_columns" in arguments
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
     paths = [str(path) for path in log]
-    targets = _fixed(given.pop("policies")) | _rule(rule) or _usual(paths, given)
-    if given["on_bad"] == "set-aside":
-        given["set_aside"] = given["set_aside"] or (folder or Path()) / "set_aside.csv"
-    return value(paths, targets, error_cov=error, **given)
+    targets = _fixed(policies) | _rule(rule) or _usual(paths, arguments)
+    return value(paths, targets, level=level, learn_share=share, **arguments)
 
 
-def _usual(paths: list[str], given: dict[str, Any]) -> dict[str, Any]:
+def _usual(paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
     """Uniform play, and each action for ever."""
-    from mebandit.analysis.source import open_log
+    from mebandit.analysis.reading import open_reading
 
-    named = {name: given[name] and tuple(given[name].split(",")) for name in ("predicted", "propensity")}
-    columns = {name: given[name] for name in ("action", "reward", "unit")}
-    k = open_log(paths, named | columns, n_actions=given["n_actions"], error_known=True).n_actions
+    said = {name: value for name, value in arguments.items() if name not in ("on_bad", "set_aside")}
+    k = open_reading(paths, **said, error_needed=False).source.n_actions
     return _fixed(("uniform", *map(str, range(k))))
 
 
@@ -184,5 +156,8 @@ def export(log: tuple[Path, ...], to: str, out: Path, **given: Any) -> None:
     """
     from mebandit.analysis.export import export
 
-    rows = export([str(path) for path in log], out, to=to, **given)
+    arguments = log_arguments(given)
+    for name in ("error_columns", "floor"):  # which no layout has a place for
+        arguments.pop(name, None)
+    rows = export([str(path) for path in log], out, to=to, **arguments)
     click.echo(f"{rows:,} rounds: {out.resolve()}")

@@ -1,0 +1,99 @@
+"""The options that several commands share: which log, what its columns are, what is known of its error, and what to do with bad rows."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mebandit.checks import InvalidInput, LogError
+from mebandit.measurement import ErrorModel
+
+Command = Callable[..., None]
+
+COLUMN_KEYS = ("predicted", "action", "reward", "propensity", "unit", "error_columns", "n_actions", "floor")
+"""what a TOML file may say of a log"""
+
+
+def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def log_options(command: Command) -> Command:
+    """Which log, and what its columns are."""
+    return _with(
+        command,
+        click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path)),
+        click.option("--predicted", help="Columns of the predicted context, with commas; by default predicted_0, predicted_1, ..."),
+        click.option("--action", help="Column of the action taken, 0, 1, ...  [default: action]"),
+        click.option("--reward", help="Column of the reward.  [default: reward]"),
+        click.option("--propensity", help="Column of the probability of the action taken, or one for each action, with commas."),
+        click.option("--unit", help="Column that says whose round it is; clusters standard errors."),
+        click.option("--columns", type=click.Path(path_type=Path), help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)}."),
+        click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
+        click.option("--workers", type=click.IntRange(min=1), help="Threads to use; all cores by default. Results do not depend on it."),
+    )
+
+
+def error_options(command: Command) -> Command:
+    """What is known of the error of the predictions."""
+    return _with(
+        command,
+        click.option("--error-cov", help="Σe: a CSV of d x d numbers or d variances; or a number, or d variances with commas."),
+        click.option(
+            "--error-columns", help="Columns with the error of each round: d variances (numbers stand for themselves), or a lower triangle."
+        ),
+        click.option("--error-model", type=click.Path(path_type=Path), help="An error model, as `mebandit error-model` writes it."),
+    )
+
+
+def bad_row_options(command: Command) -> Command:
+    """What becomes of rows that break a rule."""
+    return _with(
+        command,
+        click.option(
+            "--on-bad", type=click.Choice(["refuse", "set-aside"]), default="refuse", show_default=True, help="Rows that break a rule."
+        ),
+        click.option("--set-aside", type=click.Path(path_type=Path), help="File for them.  [default: set_aside.csv, in --out if given]"),
+    )
+
+
+def log_arguments(given: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
+    """What the Python functions take, from the options above; those that were not given are left out, others stay as they are."""
+    arguments = columns_file(given.pop("columns", None)) | {name: value for name, value in given.items() if value is not None}
+    if "error_cov" in given or "error_model" in given:
+        cov, model = arguments.pop("error_cov", None), arguments.pop("error_model", None)
+        if cov is not None and model is not None:
+            raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
+        arguments["error_cov"] = _covariance(cov) if model is None else ErrorModel.load(model)
+    if arguments.get("on_bad") == "set-aside":
+        arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
+    return arguments
+
+
+def _covariance(text: str | None) -> Any:
+    """A number, some with commas, or the file that holds them."""
+    if text is None:
+        return None
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        return Path(text)
+    return values[0] if len(values) == 1 else values
+
+
+def columns_file(path: Path | None) -> dict[str, Any]:
+    """What a TOML file says of a log."""
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LogError(f"--columns must be a TOML file that can be read; got {path} ({error}).") from error
+    for name in found:
+        if name not in COLUMN_KEYS:
+            raise LogError(f"{path} must have keys among {', '.join(COLUMN_KEYS)}; got {name!r}.")
+    return found
