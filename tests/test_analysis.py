@@ -115,6 +115,15 @@ def test_every_form_of_a_log_and_every_number_of_workers_says_the_same(tmp_path:
             assert_same(found[0].estimates[method], by_estimate(log, method, expected_cov, unit=log["user"].to_numpy()))
 
 
+def test_a_handful_of_rounds_is_a_log_too() -> None:
+    for n in (6, 15, 25):
+        log = make_log(n, seed=3)
+        found = mb.fit(log, predicted="stress", error_cov=0.5, ridge=0.1)
+        assert found.rounds == n
+        assert "red" in {finding.verdict for finding in found.diagnostics}
+        json.loads(found.to_json())
+
+
 def test_a_journal_is_a_log(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     with mb.Learner(mb.meb(2, 2, floor=0.2), seed=1, journal=tmp_path / "trial.jsonl") as learner:

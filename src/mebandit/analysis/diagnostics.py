@@ -266,10 +266,10 @@ def small_error(evidence: Evidence) -> Finding:
 def drift(evidence: Evidence) -> Finding:
     """The means of x̃ in twenty parts of the log, in standard deviations of x̃; beside what sampling alone would do."""
     d = len(evidence.features)
-    parts = evidence.tally.segments[evidence.tally.segments[:, 0] > 1]
+    parts = evidence.tally.segments[evidence.tally.segments[:, 0] > 0]
     means = parts[:, 1 : 1 + d] / parts[:, :1]
     away = (means - evidence.calibration.mean) / evidence.calibration.scale
-    noise = 4.0 / np.sqrt(parts[:, 0].min()) if len(parts) else np.inf
+    noise = 4.0 / np.sqrt(parts[:, 0].min())
     worst = int(np.abs(away).max(axis=0).argmax())
     largest = float(np.abs(away).max())
     verdict = GREEN if largest < max(0.3, noise) else YELLOW

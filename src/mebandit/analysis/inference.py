@@ -31,6 +31,7 @@ from mebandit.estimators import (
 )
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, merge
+from mebandit.progress import compiling_notice
 from mebandit.values import Floats
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -198,8 +199,24 @@ def fit(
     )
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
+    compile_ahead(progress)
     counted = reading.count(on_bad=on_bad, set_aside=set_aside)
     return _Steps(reading, options, chosen, floor).analysis(counted, validation, settings)
+
+
+def compile_ahead(progress: bool | Callable[[int, int], None] | None = None) -> None:
+    """Compile what a log needs, on one of four rounds, and say so if that takes long; at once where a cache is found."""
+
+    def compiled() -> bool:
+        return bool(_kernels.add_tally.signatures)
+
+    if compiled():
+        return
+    even, numbers = np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 5.0])
+    log = {"x": numbers, "action": even, "reward": numbers, "propensity": np.full(4, 0.5)}
+    with compiling_notice(compiled, progress):
+        reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
+        _Steps(reading, Options(), METHODS, None).analysis(reading.count(), None, {})
 
 
 class Scored(NamedTuple):
