@@ -87,8 +87,8 @@ def test_a_refused_export_says_why_and_leaves_no_file(tmp_path: Path) -> None:
         (log, "a.csv", {"to": "mrt", "n_actions": 3} | x, "n_actions must be 2 for the layout 'mrt'; got 3."),
         (log | {"id": log["reward"]}, "a.csv", {"to": "mrt", "predicted": "id"}, "predicted must have names other than id"),
         (bad, "a.csv", {"to": "mrt"} | x, "the table row 5 column 'reward' must be a finite number"),
-        (log, "no/a.npz", {"to": "obp"} | x, "the exported log must be a file that can be written"),
-        (log, "no/a.parquet", {"to": "mrt"} | x, "the exported log must be a file that can be written"),
+        (log, "no/a.npz", {"to": "obp"} | x, "the file to write must be in a folder that can be written to"),
+        (log, "no/a.parquet", {"to": "mrt"} | x, "the file to write must be in a folder that can be written to"),
     ):
         with pytest.raises(mb.MebanditError, match=re.escape(sentence)):
             mb.export(given, tmp_path / name, **settings)

@@ -48,6 +48,9 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
 
+# A propensity below this is refused in a stored log: its weight would drown everything else.
+LEAST = 1e-12
+
 # Rounds of a log that are worked on at a time: they stay in the processor's cache.
 CHUNK = 1024
 
@@ -594,13 +597,13 @@ def mark_faults(predicted, actions, rewards, propensities, errors, n_actions, fa
         for i in range(d):
             good = good and abs(predicted[i, t]) <= LARGEST
         if good and k == 1:
-            good = 0.0 < propensities[t, 0] <= 1.0
+            good = LEAST <= propensities[t, 0] <= 1.0
         elif good:
             total = 0.0
             for b in range(k):
                 total += propensities[t, b]
                 good = good and propensities[t, b] >= 0.0
-            good = good and abs(total - 1.0) <= 1e-6 and propensities[t, int(a)] > 0.0
+            good = good and abs(total - 1.0) <= 1e-6 and propensities[t, int(a)] >= LEAST
         if good and errors.shape[1] == d:
             for i in range(d):
                 good = good and 0.0 <= errors[t, i] <= LARGEST
@@ -877,16 +880,15 @@ def affine(x, matrix, offset, out):
 
 
 @jit
-def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
+def add_tally(tally, first, total, floor, varying, theta, mean, scale, log, forecast):
     """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
 
-    `forecast` has the probability of every action where that is known, else no column. Error covariances are added up where they vary.
+    `forecast` has the probability of every action where that is known, else no column. Error covariances are added up if `varying`.
     """
     x, error, allowed = log.predicted, log.errors, log.allowed
-    actions, propensities, stated = log.actions, log.propensities, tally.forecast
+    actions, propensities, stated, chance = log.actions, log.propensities, tally.forecast, tally.chance
     d, n = x.shape
     n_actions, parts = theta.shape[0], tally.segments.shape[0]
-    varying = error.shape[0] > 1
     scores = np.empty((n_actions, CHUNK))
     last_top, last_next, sd = -1, -1, 0.0
     choices, within, inside = 0, 0, 0
@@ -897,10 +899,14 @@ def add_tally(tally, first, total, floor, theta, mean, scale, log, forecast):
         count_propensities(tally, actions, propensities, floor, start, m)
         for t in range(start, start + m):
             if n_actions == 2:  # of two actions one says it all
-                add_forecast(stated, 1, propensities[t] if actions[t] == 1 else 1.0 - propensities[t], actions[t] == 1)
+                q = propensities[t] if actions[t] == 1 else 1.0 - propensities[t]
+                add_forecast(stated, 1, q, actions[t] == 1)
+                add_chance(chance, 0, 1.0 - q, x, t, mean)
+                add_chance(chance, 1, q, x, t, mean)
             else:
                 for b in range(forecast.shape[1]):
                     add_forecast(stated, b, forecast[t, b], actions[t] == b)
+                    add_chance(chance, b, forecast[t, b], x, t, mean)
             if varying:
                 add_reported(tally, min((first + t) * parts // total, parts - 1), x, t, mean, error)
             top, next_best = best_two(scores, t - start, allowed, entry(t, allowed.shape[0]))
@@ -974,9 +980,20 @@ def add_forecast(forecast, b, q, came):
 
 
 @spliced
+def add_chance(chance, b, q, x, t, mean):
+    """The variance of u - 1 and of (u - 1) (x~ - mean), u = 1{a = b} / q, for an action that was possible."""
+    if q > LEAST:
+        variance = 1.0 / q - 1.0
+        chance[b, 0] += variance
+        for i in range(mean.size):
+            away = x[i, t] - mean[i]
+            chance[b, 1 + i] += variance * away * away
+
+
+@spliced
 def add_reported(tally, part, x, t, mean, error):
     """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from the mean the sums
-    of v, v^2, y, v y, y^2 for every feature."""
+    of v, v^2, y, v y, v^3, v^4 for every feature."""
     d, k = mean.size, 0
     for i in range(error.shape[1]):
         tally.segments[part, 1 + d + error.shape[1] + i] += error[t, i]
@@ -987,7 +1004,8 @@ def add_reported(tally, part, x, t, mean, error):
         tally.reported[i, 1] += v * v
         tally.reported[i, 2] += y
         tally.reported[i, 3] += v * y
-        tally.reported[i, 4] += y * y
+        tally.reported[i, 4] += v * v * v
+        tally.reported[i, 5] += v * v * v * v
 
 
 @spliced

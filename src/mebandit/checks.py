@@ -206,7 +206,14 @@ def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tup
         t = int(np.argmax(bad))
         remedy = "An action that was taken had a positive probability: log the one it was drawn with."
         refuse(what, "be in (0, 1] for the action taken", f"{taken[t]} at [{t}]", remedy)
-    return taken, allowed
+    return taken, allowed if array.ndim == 2 else possible(taken, chosen, n_actions)
+
+
+def possible(taken: Floats, chosen: Integers, n_actions: int) -> Booleans:
+    """What may have been allowed, (T, K) or (1, K), where only the probability of the action taken is known: if that is 1, nothing else."""
+    if not (taken == 1).any():
+        return np.ones((1, n_actions), dtype=np.bool_)
+    return np.asarray((taken[:, None] < 1) | (chosen[:, None] == np.arange(n_actions)), dtype=np.bool_)
 
 
 def probabilities(what: str, value: Any, allowed: Booleans, floor: float = 0.0) -> Floats:

@@ -310,6 +310,8 @@ def solve_log(
     """
     if options.ridge == 0 and products.rounds.min() == 0:
         raise _unidentified(int(products.rounds.argmin()), 0)
+    if strict:
+        check_digits(products)
     beta, prepared = outcome_regressions(products), calibration_of(products, error_cov)
     moments, fits = {}, {}
     for method in methods:
@@ -323,6 +325,32 @@ def solve_log(
     if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
         lever = lever_of(products, prepared, error_cov, fits["rc"].theta)
     return Solution(moments, fits, beta, prepared, lever, products.rounds.copy(), options)
+
+
+LOST = 1e-4
+"""the relative error of a corrected Gram matrix from rounding alone beyond which nothing is estimated"""
+
+
+def digits_lost(products: Crossproducts) -> Floats:
+    """How large rounding is beside the spread of each feature, (d,): about 2e-16 (m/s)² in the Gram matrix and 2e-16 (m/s)(m_r/s_r) in its
+    products with the reward, with the mean m and standard deviation s of a feature, m_r and s_r of the reward. Constants lose nothing."""
+    sums = products.full[0].sum(axis=0)
+    n = max(sums[0, 0], 1.0)
+    mean = sums[0, 1:] / n
+    variance = np.diag(sums)[1:] / n - mean**2
+    ratio = np.abs(mean) / np.sqrt(np.maximum(variance, 1e-16 * np.maximum(mean**2, 1e-300)))
+    moving = variance[:-1] > 1e-15 * mean[:-1] ** 2
+    return np.where(moving, 2.2e-16 * ratio[:-1] * np.maximum(ratio[:-1], ratio[-1]), 0.0)
+
+
+def check_digits(products: Crossproducts) -> None:
+    """Refuse what rounding has spoilt."""
+    lost = digits_lost(products)
+    if lost.max() > LOST:
+        i = int(lost.argmax())
+        remedy = "Subtract a constant from both: with an intercept or a constant feature nothing but the intercept changes."
+        rule = "not be as far from 0 beside their spread, for the estimates to keep their digits"
+        raise checks.SingularMoments(f"feature {i} and the rewards must {rule}; got a relative error of {lost[i]:.1g}. {remedy}")
 
 
 def _calibrating(prepared: Calibration, error_cov: Floats | None) -> Floats:
@@ -435,20 +463,40 @@ def with_model_uncertainty(
     The derivative is taken by central differences, on the crossproducts: the log need not be read again.
     """
     model = correction.model
-    if model is None or correction.varying or not model.parameters_cov.any():
+    methods = tuple(m for m in estimates if not (correction.varying and m == "rc"))  # for which the crossproducts do not suffice
+    if model is None or not model.parameters_cov.any() or not methods:
         return estimates
+    base = _solved_with(model, raw, correction, methods, options)
     spread = np.sqrt(np.diag(model.parameters_cov))
-    free = np.flatnonzero(spread > 0)
-    J = {method: np.zeros((len(found.covariance), spread.size)) for method, found in estimates.items()}
-    for i in free:
+    J = {method: np.zeros((len(estimates[method].covariance), spread.size)) for method in methods}
+    for i in np.flatnonzero(spread > 0):
         step = np.zeros(spread.size)
         step[i] = 0.1 * spread[i]
-        for sign in (1.0, -1.0):
-            moved = correction.with_model(model.at(model.parameters + sign * step)).settled(raw)
-            solution = solve_log(moved.unbiased(raw), tuple(estimates), error_cov=moved.mean_cov, options=options)
-            for method, fit in solution.fits.items():
-                J[method][:, i] += sign * fit.theta.ravel() / (2 * step[i])
-    return {m: replace(found, covariance=found.covariance + J[m] @ model.parameters_cov @ J[m].T) for m, found in estimates.items()}
+        ends = [_solved_with(model.at(model.parameters + sign * step), raw, correction, methods, options) for sign in (-1.0, 1.0)]
+        for method in methods:
+            J[method][:, i] = _slope(base[method], ends[0][method], ends[1][method], step[i])
+    added = {m: J[m] @ model.parameters_cov @ J[m].T for m in methods}
+    return {m: replace(found, covariance=found.covariance + added.get(m, 0.0)) for m, found in estimates.items()}
+
+
+def _solved_with(model: ErrorModel, raw: Crossproducts, correction: Correction, methods: Sequence[str], options: Options) -> dict[str, Fit]:
+    """The fits of a log with another error model of the same kind."""
+    if correction.varying and correction.model is not None:
+        root = np.sqrt(np.divide(model.scale, correction.model.scale, out=np.ones(model.dim), where=correction.model.scale > 0))
+        moved = raw._replace(errors=raw.errors * pack(np.outer(root, root)))
+        return solve_log(moved, methods, error_cov=None, options=options, strict=False).fits
+    other = correction.with_model(model).settled(raw)
+    return solve_log(other.unbiased(raw), methods, error_cov=other.mean_cov, options=options, strict=False).fits
+
+
+def _slope(base: Fit, low: Fit, high: Fit, step: float) -> Floats:
+    """dθ/dφ from θ at φ - step, φ and φ + step; a side on which the guard decides otherwise is across a jump, and is not used."""
+    ends = [fit for fit in (low, high) if np.array_equal(fit.report, base.report) and np.isfinite(fit.theta).all()]
+    if len(ends) == 2:
+        return (high.theta - low.theta).ravel() / (2 * step)
+    if not ends:
+        return np.zeros(base.theta.size)
+    return (ends[0].theta - base.theta).ravel() / (-step if ends[0] is low else step)
 
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:

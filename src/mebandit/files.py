@@ -1,6 +1,7 @@
 """Files that are there in full or not at all."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from mebandit.checks import LogError
@@ -27,3 +28,13 @@ def writable_folder(path: str | Path) -> Path:
     except OSError as error:
         raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error
     return folder
+
+
+def check_output(path: str | Path, inputs: Iterable[object]) -> None:
+    """Refuse to write over what is being read, or where nothing can be written, before any computing."""
+    target = Path(path)
+    for given in inputs:
+        if isinstance(given, (str, Path)) and target.exists() and Path(given).exists() and target.samefile(given):
+            raise LogError(f"the file to write must be another one than what is read; got {path} for both.")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise LogError(f"the file to write must be in a folder that can be written to; got {path}.")

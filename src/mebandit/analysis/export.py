@@ -20,7 +20,7 @@ from mebandit.analysis.off_policy import forecast_of
 from mebandit.analysis.reading import open_reading
 from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
-from mebandit.files import write_whole
+from mebandit.files import check_output, write_whole
 from mebandit.values import Booleans, Floats, Integers
 
 LAYOUTS = {"obp": (".npz",), "mrt": (".csv", *PARQUET)}
@@ -73,6 +73,7 @@ def export(
         progress=progress,
     )
     source = reading.source
+    check_output(target, source.parts)
     if to == "mrt":
         _check_mrt(source)
     rows = int(reading.count().products.rounds.sum())  # all good; also finds which CSV must be read as text

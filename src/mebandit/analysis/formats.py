@@ -109,6 +109,8 @@ def numbers(column: Any) -> Floats:
 
 
 def _number(text: object) -> float:
+    if isinstance(text, str) and (not text.isascii() or "_" in text):  # which Python would read as digits
+        return np.nan
     try:
         return float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -195,7 +197,8 @@ def csv_pieces(path: Path, columns: Columns, before: int, *, careful: bool) -> I
 
     start = 0
     try:
-        for batch in _csv_reader(path, columns, careful, torn):
+        reader = _csv_reader(path, columns, careful, torn)
+        for batch in reader:
             mine: list[Fault] = []
             while broken and broken[0].row <= start + batch.num_rows + len(mine) + 1:
                 mine.append(broken.pop(0))
@@ -203,15 +206,20 @@ def csv_pieces(path: Path, columns: Columns, before: int, *, careful: bool) -> I
             if rows:
                 yield Piece(str(path), start, before, partial(iter, [batch]), tuple(mine)), rows
             start += rows
-            last = batch
         if broken:
-            yield Piece(str(path), start, before, partial(iter, [last.slice(0, 0)]), tuple(broken)), len(broken)
+            yield Piece(str(path), start, before, partial(iter, [_empty(reader.schema)]), tuple(broken)), len(broken)
     except pa.ArrowInvalid as error:
         if not careful:
             raise Unparsable(path) from error
         raise LogError(f"{path} must be a CSV; got one that cannot be read after row {start} ({_reason(error)}).") from error
-    except OSError as error:
-        raise LogError(f"{path} must be a readable file; got {_reason(error)}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise LogError(f"{path} must be a readable UTF-8 file; got {_reason(error)}.") from error
+
+
+def _empty(schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def expected_pieces(part: Any) -> int:
@@ -235,7 +243,7 @@ def parts_of(log: Any) -> list[Any]:
     if isinstance(log, Mapping):
         return [("the table", _table_of(log))]
     if hasattr(log, "to_parquet") and hasattr(log, "columns"):
-        return [("the table", pa.Table.from_pandas(log, preserve_index=False))]
+        return [("the table", _arrow(lambda: pa.Table.from_pandas(log, preserve_index=False)))]
     if isinstance(log, (str, Path)):
         return _files(Path(log))
     if isinstance(log, Sequence) and log:
@@ -255,7 +263,17 @@ def _table_of(arrays: Mapping[str, Any]) -> Any:
         columns |= {name: array} if array.ndim == 1 else {f"{name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
     if len({len(column) for column in columns.values()}) > 1:
         checks.refuse("log", "have arrays of one length", ", ".join(f"{name}: {len(column)}" for name, column in columns.items()))
-    return pa.table(columns)
+    return _arrow(lambda: pa.table(columns))
+
+
+def _arrow(make: Callable[[], Any]) -> Any:
+    """What pyarrow makes of a table in memory; or one sentence."""
+    import pyarrow as pa
+
+    try:
+        return make()
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
+        raise LogError(f"the table must have columns of numbers or labels, each with its own name; got {_reason(error)}.") from error
 
 
 def _files(path: Path) -> list[Any]:
@@ -286,8 +304,8 @@ def schema_of(part: Any) -> Any:
         options = csv.ParseOptions(delimiter="\t" if part.suffix == ".tsv" else ",", invalid_row_handler=lambda _: "skip")
         reader = csv.open_csv(part, read_options=csv.ReadOptions(block_size=CSV_BYTES), parse_options=options)
         return pa.schema([(name, pa.null()) for name in reader.schema.names])
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(f"{part} must be a CSV with a header; got one that cannot be read ({_reason(error)}).") from error
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise LogError(f"{part} must be a UTF-8 CSV with a header; got one that cannot be read ({_reason(error)}).") from error
 
 
 def listed(names: Sequence[str]) -> str:
@@ -299,7 +317,10 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
 
     for name in columns.all:
         if name not in schema.names:
-            raise LogError(f"{where} must have a column {name!r}; got none of that name. {listed(schema.names)}")
+            hint = " Its columns seem to be separated by semicolons; separate them by commas." if ";" in schema.names[0] else ""
+            raise LogError(f"{where} must have a column {name!r}; got none of that name. {listed(schema.names)}{hint}")
+        if schema.names.count(name) > 1:
+            raise LogError(f"{where} must have one column {name!r}; got {schema.names.count(name)} of that name.")
     for name in columns.numbers:
         kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -344,5 +365,5 @@ def _read(path: Path, names: Sequence[str]) -> Any:
             return parquet_file(path).read(columns=list(names))
         options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names), strings_can_be_null=True)
         return csv.read_csv(path, convert_options=options)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise LogError(f"{path} must be a file that can be read; got {_reason(error)}.") from error

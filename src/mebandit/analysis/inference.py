@@ -26,6 +26,7 @@ from mebandit.estimators import (
     Solution,
     calibrated_products,
     calibration_of,
+    check_digits,
     solve_log,
     with_model_uncertainty,
 )
@@ -166,7 +167,8 @@ def fit(
     a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
     `validation` is what validation pairs say (`measurement.from_validation`): if that is Berkson error, a warning tells what the correction
     does. `floor` is the smallest probability that the policy promised. `on_bad="set-aside"` puts rows that break a rule into the file
-    `set_aside` and goes on without them; by default the first of them is an error. Memory does not grow with the number of rows.
+    `set_aside` and goes on without them; by default the first of them is an error. Memory does not grow with the number of rows. The
+    standard errors of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -240,9 +242,11 @@ class _Steps:
         raw = counted.products
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
+        self._check_features(raw)
         solutions = self._solved(products, error)
         solution, first = solutions[1.0], int(self.options.intercept)
-        scored = self.reading.source.through(lambda block: self._score(block, solution, error, raw), _merge_scored, "standard errors")
+        rows = max(int(raw.rounds.sum()) + len(counted.faults), 1)
+        scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), _merge_scored, "standard errors")
         self._check_units(scored.by_unit)
         found = solution.estimates(Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1)))
         estimates = with_model_uncertainty(found, raw, error, self.options)
@@ -250,16 +254,15 @@ class _Steps:
         second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
         if error.model is not None:
             warn_if_berkson(error.model, second_moment)
-        if validation is not None and error.model is None:
+        if validation is not None and (error.model is None or not error.model.verdict):
             warn_if_berkson(validation, second_moment, error_cov=error.mean_cov)
-        evidence = Evidence(
-            self.reading.source.columns.predicted, products, solution, scored.tally, error.mean_cov, self.floor, error.varying
-        )
+        features, units = self.reading.source.columns.predicted, len(scored.by_unit.places)
+        evidence = Evidence(features, products, solution, scored.tally, error.mean_cov, self.floor, error.varying, units)
         return Analysis(
             estimates=estimates,
-            features=self.reading.source.columns.predicted,
+            features=features,
             rounds=int(total[0, 0]),
-            units=len(scored.by_unit.places),
+            units=units,
             faults=len(counted.faults),
             sensitivity={m: {scale: found.fits[m].theta[:, first:] for scale, found in solutions.items()} for m in self.methods},
             diagnostics=diagnose(evidence),
@@ -268,6 +271,20 @@ class _Steps:
             propensity_histogram=scored.tally.propensity,
             settings=settings,
         )
+
+    def _check_features(self, raw: Crossproducts) -> None:
+        """Features that rounding has spoilt are refused, and those that repeat others: without a ridge there is then no one answer."""
+        check_digits(raw)
+        features = self.reading.source.columns.predicted
+        gram = raw.full[0].sum(axis=0)[1:-1, 1:-1]
+        length = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+        alike = np.triu(np.abs(gram / np.outer(length, length)), 1)
+        i, j = np.unravel_index(int(alike.argmax()), alike.shape)
+        if alike[i, j] > 1 - 1e-14 and self.options.ridge == 0:
+            raise checks.SingularMoments(
+                f"features must differ, for their coefficients to be identified; got {features[i]!r} and {features[j]!r}, which are "
+                "multiples of each other. Leave one out, or set ridge > 0."
+            )
 
     def _check_units(self, by_unit: ByUnit) -> None:
         if self.reading.source.columns.unit is not None and len(by_unit.places) < 2:
@@ -287,7 +304,8 @@ class _Steps:
                 given, self.methods, error_cov=constant, calibrated=calibrated.get(scale), options=self.options, strict=False
             )
         if not any(np.isfinite(fit.theta).all() for fit in solutions[1.0].fits.values()):
-            solve_log(products, self.methods, error_cov=None if error.varying else error.mean_cov, options=self.options)  # says why
+            constant = None if error.varying else error.mean_cov
+            solve_log(products, self.methods, error_cov=constant, calibrated=calibrated.get(1.0), options=self.options)  # says why
         return solutions
 
     def _calibrated(self, products: Crossproducts, error: Correction) -> dict[float, Crossproducts]:
@@ -303,7 +321,7 @@ class _Steps:
 
         return self.reading.source.through(work, lambda a, b: {scale: merge(a[scale], b[scale]) for scale in a}, "calibrating")
 
-    def _score(self, block: Block, solution: Solution, error: Correction, raw: Crossproducts) -> Scored:
+    def _score(self, block: Block, solution: Solution, error: Correction, rows: int) -> Scored:
         rounds = self.reading.ready(block, error)
         clustered = self.reading.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
@@ -313,8 +331,9 @@ class _Steps:
         _kernels.add_tally(
             tally,
             block.start,
-            max(int(raw.rounds.sum()), 1),
+            rows,
             0.0 if self.floor is None else self.floor,
+            error.varying,
             fitted.theta,
             solution.calibration.mean,
             solution.calibration.scale,

@@ -463,6 +463,8 @@ class Totals(NamedTuple):
 def _assembled(sums: Sums, targets: dict[str, Any], center: float, faults: int, first: int, level: float, clustered: bool) -> Values:
     """Values and their standard errors from the sums."""
     full = sums.moments
+    if full[0, 0] < 2:
+        checks.refuse("the log", "have at least two rounds to value on", f"{full[0, 0]:g}")
     units = int((sums.by_unit.totals[:, 0] > 0).sum()) if clustered else 0
     if clustered and units < 2:
         checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")

@@ -58,6 +58,18 @@ def coefficients(analysis: Analysis) -> Table:
     return Table(["action", "feature", *analysis.estimates], rows)
 
 
+def remarks(analysis: Analysis) -> str:
+    """What the table of coefficients cannot show: where the guard decided, and where there is no solution."""
+    guarded = [f"{m} (action {', '.join(map(str, np.flatnonzero(e.guarded)))})" for m, e in analysis.estimates.items() if e.guarded.any()]
+    missing = [m for m, e in analysis.estimates.items() if not np.isfinite(e.theta).all()]
+    words = []
+    if guarded:
+        words.append(f"Decided by the guard, since Σe is nearly all of x̃ or more: {', '.join(guarded)}. Do not trust these.")
+    if missing:
+        words.append(f"No solution with this Σe: {', '.join(missing)}.")
+    return " ".join(words)
+
+
 def contrasts(analysis: Analysis, level: float) -> Table:
     """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval without zero."""
     best, rows = analysis.best, []
@@ -129,7 +141,7 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
     """The differences between actions against the multiple of Σe that is taken out."""
     from matplotlib.figure import Figure
 
-    pairs = contrasts_of(analysis)[:3]
+    pairs = contrasts_of(analysis)[:3]  # more would be too small to read; the table has them all
     figure = Figure(figsize=(3.4 * len(pairs) + 2.2, 3.4), layout="constrained")
     grid = figure.subplots(1, len(pairs), squeeze=False)[0]
     best = analysis.best
@@ -247,8 +259,8 @@ def headline(analysis: Analysis) -> str:
 def describe(analysis: Analysis, level: float = 0.95) -> str:
     """The tables and verdicts as text."""
     lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
-    tables = [coefficients(analysis).as_text(), contrasts(analysis, level).as_text()]
-    return "\n\n".join([headline(analysis), *tables, "\n".join(lines)])
+    tables = [coefficients(analysis).as_text(), remarks(analysis), contrasts(analysis, level).as_text()]
+    return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
 def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
@@ -265,7 +277,10 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         f"θ ± standard error. Intervals in the figure are of {100 * level:g} %. Read {analysis.best.method} first; the others are there "
         "to see what the error does, and whether it matters how it is taken out."
     )
-    page.table(coefficients(analysis)).picture(figures["forest"])
+    page.table(coefficients(analysis))
+    if remarks(analysis):
+        page.text(remarks(analysis))
+    page.picture(figures["forest"])
     page.table(Table(["method", "what it is"], [[method, SAYS[method]] for method in analysis.estimates]))
     page.heading("Differences between actions").text("What one action does more than another; * marks an interval without zero.")
     page.table(contrasts(analysis, level))

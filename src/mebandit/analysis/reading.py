@@ -18,7 +18,7 @@ from mebandit.analysis.formats import Columns, Fault
 from mebandit.analysis.source import Block, Source, open_log
 from mebandit.checks import LogError
 from mebandit.correction import Correction
-from mebandit.files import write_whole
+from mebandit.files import check_output, write_whole
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, crossproducts, merge
 from mebandit.values import Floats
@@ -46,6 +46,8 @@ class Reading:
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
+        if on_bad == "set-aside" and set_aside is not None:
+            check_output(set_aside, self.source.parts)
         counted = self.source.through(lambda block: Counted(self.products(block), block.faults), _merge_counted, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1

@@ -142,7 +142,7 @@ class Source:
             unit = unit[good] if columns.unit else unit
         chosen = actions.astype(np.int64)
         taken = propensities[:, 0].copy() if len(columns.propensity) == 1 else propensities[np.arange(chosen.size), chosen]
-        allowed = np.ones((1, k), dtype=np.bool_) if len(columns.propensity) == 1 else propensities > 0
+        allowed = checks.possible(taken, chosen, k) if len(columns.propensity) == 1 else propensities > 0
         rounds = Rounds(x, chosen, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
         forecast = propensities if len(columns.propensity) > 1 else np.empty((taken.size, 0))
         return Block(piece.before + start, rounds, units, unit, faults, forecast)
@@ -163,19 +163,21 @@ class Source:
                 return Fault(file, row, name, number, shown)
         a, shown = cell(columns.action)
         if not (0 <= a <= k - 1 and a == np.floor(a)):
-            remedy = "" if k > 2 else " (for more actions, give n_actions)"
+            remedy = "" if k > 2 else " (the first action is 0; for more than two, give n_actions)"
             return Fault(file, row, columns.action, f"be a whole number from 0 to {k - 1}{remedy}", shown)
         given = {name: cell(name) for name in columns.propensity}
         if len(given) == 1:
             name, (value, shown) = next(iter(given.items()))
             if not 0 < value <= 1:
                 return Fault(file, row, name, "be in (0, 1], the probability that the action was drawn with", shown)
+            if value < _kernels.LEAST:
+                return Fault(file, row, name, f"be at least {_kernels.LEAST:g}", shown)
         else:
             for name, (value, shown) in given.items():
                 if not 0 <= value <= 1 + 1e-6:
                     return Fault(file, row, name, "be a probability", shown)
             total, taken = sum(value for value, _ in given.values()), columns.propensity[int(a)]
-            if not given[taken][0] > 0:
+            if not given[taken][0] >= _kernels.LEAST:
                 return Fault(file, row, taken, "be positive, since its action was taken", given[taken][1])
             if abs(total - 1) > 1e-6:
                 return Fault(file, row, ", ".join(columns.propensity), "sum to 1", f"{total:.6g}")
@@ -211,9 +213,20 @@ def packed_errors(error: Floats, d: int) -> Floats:
 
 def _labels(column: Any) -> tuple[Integers, list[Any]]:
     """For each row the number of its label, -1 if it has none, and the labels."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
     encoded = column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return indices.astype(np.int64), encoded.dictionary.to_pylist()
+    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    labels, place = np.unique([_label(value) for value in encoded.dictionary.to_pylist()], return_inverse=True)
+    return np.where(indices < 0, -1, place[np.maximum(indices, 0)] if place.size else -1), labels.tolist()
+
+
+def _label(value: object) -> str:
+    """A unit's label as text, so that 7 in one file and "7" in another are one unit."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
 def _row_numbers(n: int, start: int, torn: Sequence[Fault]) -> Integers:
@@ -262,6 +275,9 @@ def _columns(given: Mapping[str, Any], names: Sequence[str], where: str, error_k
     if "error" not in chosen and not error_known and set(triangle) <= set(names):
         chosen["error"] = triangle
     columns = Columns(**chosen)
+    for what, named in (("predicted", columns.predicted), ("propensity", columns.propensity)):
+        if len(set(named)) < len(named):
+            checks.refuse(what, "name each column once", ", ".join(named))
     if columns.error and len(columns.error) not in (d, d * (d + 1) // 2):
         rule = f"name {d} columns of variances, or the {d * (d + 1) // 2} of a lower triangle"
         checks.refuse(

@@ -23,4 +23,4 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        sys.exit("mebandit: interrupted; what was finished is kept. Run the same command again to go on.")
+        sys.exit("mebandit: interrupted; nothing is half-written. `simulate` and `paper` go on where they stopped when run again.")

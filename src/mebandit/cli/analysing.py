@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mebandit import measurement
+from mebandit import checks, measurement
 from mebandit.checks import InvalidInput
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.files import check_output
 from mebandit.measurement import ErrorModel
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
@@ -48,6 +49,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
     from mebandit.files import writable_folder
 
     begun = monotonic()
+    checks.number("--level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     folder = writable_folder(out) if out is not None else None
     found = _analysis(log, folder, given)
     written = None
@@ -66,6 +68,8 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
     ]
     for title, table in shown:
         print_table(title, table.header, table.rows, set())
+    if page.remarks(found):
+        Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     _print_verdicts([(f.verdict, f.name, f.sentence) for f in found.diagnostics])
     if found.faults:
         click.echo(f"Rows set aside: {found.settings['set_aside']}")
@@ -110,6 +114,7 @@ def error_model(pairs: Path, predicted: str, truth: str | None, subject: str | N
 
     if (truth is None) == (subject is None):
         raise InvalidInput("the evidence must be either --truth columns or a --subject column; got both or neither.")
+    check_output(out, [pairs])
     names = predicted.split(",")
     if truth is not None:
         x, t = read_numbers(pairs, names), read_numbers(pairs, truth.split(","))

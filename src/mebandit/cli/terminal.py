@@ -3,6 +3,7 @@
 import click
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -28,7 +29,9 @@ def print_table(title: str, header: list[str], rows: list[list[str]], muted: set
         table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="dim" if i in muted else None)
-    Console().print(table)
+    console = Console()
+    least = Measurement.get(console, console.options, table).minimum
+    (console if least <= console.width else Console(width=least)).print(table)  # a long line is better than a number cut short
 
 
 def _is_number(text: str) -> bool:
