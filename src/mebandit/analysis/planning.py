@@ -190,6 +190,11 @@ class Goal:
     level: float
 
     @property
+    def alpha(self) -> float:
+        """The level of the test, 1 less that of the interval."""
+        return 1.0 - self.level
+
+    @property
     def tests(self) -> bool:
         return self.half_width is None
 
@@ -207,14 +212,14 @@ class Goal:
         return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
 
     def rounds(self, V: float, target: float | None = None) -> int:
-        """The smallest n with z √(V/n) <= half-width, or with (z + z_power) √(V/n) <= |δ|, z the 1 - level/2 quantile."""
-        z, aim = quantile(1 - self.level / 2), self.target if target is None else target
+        """The smallest n with z √(V/n) <= half-width, or with (z + z_power) √(V/n) <= |δ|, z the (1 + level)/2 quantile."""
+        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
         needed = (z + quantile(aim)) ** 2 * V / self.effect**2 if self.tests else z**2 * V / aim**2
         return max(1, math.ceil(needed * (1 - 1e-12)))
 
     def reached(self, V: float, n: float) -> float:
         """The half-width, or the power, that n rounds give."""
-        z, se = quantile(1 - self.level / 2), math.sqrt(V / n)
+        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n)
         if not self.tests:
             return z * se
         return chance_below(abs(self.effect) / se - z) + chance_below(-abs(self.effect) / se - z)

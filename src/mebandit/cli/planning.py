@@ -1,5 +1,7 @@
 """`mebandit plan`."""
 
+import shlex
+import sys
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -29,7 +31,7 @@ class Numbers(click.ParamType[Any]):
 @commands.command()
 @click.option("--half-width", type=float, default=None, help="Wanted half-width of the interval; without it, a test of wanted power.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Wanted power of the two-sided test that the coefficient is 0.")
-@click.option("--level", type=float, default=0.05, show_default=True, help="Level of the test; 1 minus that of the interval.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of the interval; the test is at 1 less this.")
 @click.option("--effect", type=float, default=None, help="True value of the coefficient, if not given by --theta.")
 @click.option("--coefficient", type=int, default=0, show_default=True, help="Which feature, from 0.")
 @click.option("--action", type=int, default=1, show_default=True)
@@ -98,5 +100,5 @@ def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
     write_whole(folder / "plan.png", drawn.png)
     write_whole(folder / "plan.json", found.to_json() + "\n")
     page = folder / "plan.html"
-    write_whole(page, found.page().render(command="mebandit plan", seed=seed, seconds=seconds))
+    write_whole(page, found.page().render(command=shlex.join(["mebandit", *sys.argv[1:]]), seed=seed, seconds=seconds))
     return page

@@ -35,4 +35,4 @@ def print_table(title: str, header: list[str], rows: list[list[str]], muted: set
 
 
 def _is_number(text: str) -> bool:
-    return not text or text.lstrip("+-±").replace(".", "", 1).isdigit()
+    return not text or text.lstrip("+-±").replace(",", "").replace(".", "", 1).isdigit()

@@ -92,8 +92,8 @@ class Plan:
     def _asked(self) -> str:
         goal = self.goal
         if goal.tests:
-            return f"To find {goal.name} = {goal.effect:g} at level {goal.level:g} with power {goal.power:g}, by {self.method}:"
-        return f"For a {100 * (1 - goal.level):g} % interval of {goal.name} of half-width {goal.half_width:g}, by {self.method}:"
+            return f"To find {goal.name} = {goal.effect:g} at level {goal.alpha:g} with power {goal.power:g}, by {self.method}:"
+        return f"For a {100 * (1 - goal.alpha):g} % interval of {goal.name} of half-width {goal.half_width:g}, by {self.method}:"
 
     @property
     def _found(self) -> str:
@@ -173,7 +173,7 @@ def plan(
     *,
     half_width: float | None = None,
     power: float = 0.8,
-    level: float = 0.05,
+    level: float = 0.95,
     effect: float | None = None,
     coefficient: int = 0,
     action: int = 1,
@@ -198,8 +198,8 @@ def plan(
 ) -> Plan:
     """How many rounds a trial needs for an interval of a wanted `half_width`, or, without one, for a test of wanted `power`.
 
-    The parameter is one `coefficient` of θ_action - θ_baseline, or of θ_action if `baseline` is None; the test asks whether it is 0 when it
-    is `effect`. The world is `theta` (K, d), or `effect` alone with `dim`: then θ_baseline is 0 and θ_action is `effect` in that
+    The parameter is one `coefficient` of θ_action - θ_baseline, or of θ_action if `baseline` is None; the test, at 1 -
+    `level`, asks whether it is 0 when it is `effect`. The world is `theta` (K, d), or `effect` alone with `dim`: then θ_baseline is 0 and θ_action is `effect` in that
     coefficient. Contexts have `mean` and `cov` (a constant feature: mean 1, variance 0), predictions the error covariance `error_cov`,
     rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a `floor`, or "constant" with `probabilities` (1/K by default).
     A `pilot` stands in for all that: what `mebandit.fit` found, or a log, which is then fitted with `error_cov` and the `columns` that
@@ -253,7 +253,7 @@ def _goal(
         half_width=half_width,
         effect=float("nan") if effect is None else float(effect),
         power=checks.number("power", power, "be between 0.05 and 0.9999", 0.05, 0.9999),
-        level=checks.number("level", level, "be between 1e-9 and 0.5", 1e-9, 0.5),
+        level=checks.number("level", level, "be between 0.5 and 1, as 0.95 for 95 %", 0.5, 1 - 1e-9),
     )
 
 
@@ -383,7 +383,7 @@ class _Trial:
 
 def counted(theta: Floats, std_error: Floats, goal: Goal, n: int) -> Check:
     """What trials of n rounds gave, from the estimates of the coefficient and their standard errors."""
-    half, known = quantile(1 - goal.level / 2) * std_error, np.isfinite(std_error)
+    half, known = quantile(1 - goal.alpha / 2) * std_error, np.isfinite(std_error)
     found, covers = np.abs(theta) > half, np.abs(theta - goal.effect) <= half
     if not known.any():
         half, known = np.full(1, np.inf), np.ones(1, dtype=np.bool_)
@@ -437,9 +437,9 @@ def _enough(check: Check, goal: Goal) -> bool:
 
 def _raised(rounds: int, check: Check, goal: Goal) -> int:
     """Rounds times what makes up for the miss: standard errors fall like 1/√n."""
-    z = quantile(1 - goal.level / 2)
+    z = quantile(1 - goal.alpha / 2)
     if goal.tests:
-        attained = quantile(min(max(check.power, goal.level), 0.999))
+        attained = quantile(min(max(check.power, goal.alpha), 0.999))
         factor = ((z + quantile(goal.power)) / max(z + attained, 0.1)) ** 2
     else:
         factor = (check.half_width / goal.target) ** 2
