@@ -200,8 +200,9 @@ def plan(
 
     The parameter is one `coefficient` of θ_action - θ_baseline, or of θ_action if `baseline` is None; the test, at 1 - `level`, asks
     whether it is 0 when it is `effect`. The world is `theta` (K, d), or `effect` alone with `dim`: then θ_baseline is 0, and θ_action is
-    `effect` in that coefficient. Contexts have `mean` and `cov` (a constant feature: mean 1, variance 0), predictions the error covariance `error_cov`,
-    rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a `floor`, or "constant" with `probabilities` (1/K by default).
+    `effect` in that coefficient. Contexts have `mean` and `cov` (a constant feature: mean 1, variance 0), predictions
+    the error covariance `error_cov`, rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a `floor`, or "constant" with
+    `probabilities` (1/K by default).
     A `pilot` stands in for all that: what `mebandit.fit` found, or a log, which is then fitted with `error_cov` and the `columns` that
     `fit` takes. If rounds come in users whose scores are correlated, give `rounds_per_user` m and the intraclass `correlation` ρ: the
     variance is then 1 + (m - 1)ρ times as large (a pilot with units has that in its standard errors already).
