@@ -128,7 +128,8 @@ class Fitted:
 
     The rounds that chose θ look better under it than new rounds will: their noise is what it was fitted to. So the log is split by time,
     and everything is valued on the later part, on which θ does not depend. (A split at random would let θ depend on later rounds, and with
-    them on what the logged policy, which learns, did with the rounds that are valued.)
+    them on what the logged policy, which learns, did with the rounds that are valued.) Where users differ beyond their contexts, both parts
+    hold the same users: the value is then one for these, and flatters the rule a little for others.
     """
 
     method: str = "dr"
