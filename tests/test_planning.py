@@ -203,7 +203,7 @@ def test_counting_trials() -> None:
 
 
 def test_the_design_effect() -> None:
-    assert design_effect(1, 0.5) == 1.0
+    assert design_effect(1, 0.0) == 1.0
     assert design_effect(30, 0.05) == pytest.approx(2.45)
 
 
@@ -221,9 +221,11 @@ def test_the_design_effect() -> None:
         ({"policy": "ucb"}, "policy must be one of 'meb', 'meb_dr', 'constant'; got 'ucb'."),
         ({"floor": 0.6}, "floor must be above 0 and at most 1/2; got 0.6."),
         ({"cov": 0.0}, "mean and cov must make E"),
-        ({"probabilities": [0.5, 0.6]}, "probabilities must be above 0 and sum to 1"),
+        ({"probabilities": [0.5, 0.6], "policy": "constant"}, "probabilities must be above 0 and sum to 1"),
         ({"theta": [[0.0, 1.0, 0.0], [0.5, 1.0, 0.0]]}, "effect must be that of theta in coefficient 0, 0.5; got 0.3."),
         ({"correlation": 1.5}, "correlation must be an intraclass correlation from 0 to 1; got 1.5."),
+        ({"correlation": 0.1}, "correlation must go with rounds_per_user above 1; got 0.1 with one round per user."),
+        ({"probabilities": [0.5, 0.5], "policy": "meb"}, "probabilities must go with the policy 'constant'; got the policy 'meb'."),
         ({"predicted": "a"}, "columns must go with a pilot"),
     ],
 )

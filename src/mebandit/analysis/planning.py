@@ -239,4 +239,6 @@ def design_effect(rounds_per_user: float, correlation: float) -> float:
     """1 + (m - 1) ρ: by how much the variance grows if the m rounds of a user have scores with intraclass correlation ρ."""
     m = checks.number("rounds_per_user", rounds_per_user, "be a number of at least 1", 1.0)
     rho = checks.number("correlation", correlation, "be an intraclass correlation from 0 to 1", 0.0, 1.0)
+    if rho > 0 and m == 1:
+        checks.refuse("correlation", "go with rounds_per_user above 1", f"{rho:g} with one round per user")
     return 1.0 + (m - 1.0) * rho

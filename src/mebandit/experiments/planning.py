@@ -280,6 +280,8 @@ def _design(
         if value is not None:
             checks.integer(name, value, 0, k - 1)
     checks.integer("coefficient", goal.coefficient, 0, d - 1)
+    if probabilities is not None and policy != "constant":
+        checks.refuse("probabilities", "go with the policy 'constant'", f"the policy {policy!r}")
     pi = np.full(k, 1.0 / k) if probabilities is None else checks.floats("probabilities", probabilities, (k,))
     if (pi <= 0).any() or abs(pi.sum() - 1) > 1e-9:
         checks.refuse("probabilities", "be above 0 and sum to 1", checks.shown(pi))
