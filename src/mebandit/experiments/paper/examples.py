@@ -96,14 +96,15 @@ class ThresholdCell:
 def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     """θ̂_0 after each of `times` rounds, the bare formula; NaN until action 0 has been taken."""
     products, begun, found = no_rounds(2, 1), 0, np.full(times.size, np.nan)
-    error_cov, bare = unpack(rounds.errors[0], 1), estimators.Options(guard="never")
+    error_cov, correction, no_beta = unpack(rounds.errors[0], 1), estimators.RECIPES[method][1], np.zeros((2, 2))
     for i, end in enumerate(times):
         parts: list[Any] = [part[begun:end] if len(part) == rounds.rewards.size else part for part in rounds]
         piece = Rounds(*parts)._replace(predicted=rounds.predicted[:, begun:end].copy())
         products = merge(products, crossproducts(piece, 2, varying=False))
         begun = int(end)
         if products.rounds.min() > 0:
-            found[i] = estimators.solve_log(products, [method], error_cov=error_cov, options=bare).fits[method].theta[0, 0]
+            sums = estimators.normal_equations(products, method, error_cov=error_cov, intercept=False, beta=no_beta)
+            found[i] = estimators.solve(sums, correction=correction, guard="never").theta[0, 0]
     return found
 
 
