@@ -35,6 +35,9 @@ from mebandit.moments import Crossproducts, merge
 from mebandit.progress import compiling_notice
 from mebandit.values import Floats
 
+PREFERRED = ("dr", "meb", "rc", "naive", "ridge")
+"""methods in the order in which one would read them"""
+
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 """multiples of Σe for the sensitivity of every coefficient"""
 
@@ -67,7 +70,7 @@ class Analysis:
     @property
     def best(self) -> Estimate:
         """The estimate to read first: dr, else meb, else what there is."""
-        return next(self.estimates[method] for method in ("dr", "meb", "rc", "naive", "ridge") if method in self.estimates)
+        return next(self.estimates[method] for method in PREFERRED if method in self.estimates)
 
     @property
     def verdict(self) -> str:
@@ -327,7 +330,7 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
         tally = empty_tally(self.reading.source.n_actions, len(rounds.predicted))
-        fitted = next(solution.fits[method] for method in ("dr", "meb", "rc", "naive", "ridge") if method in solution.fits)
+        fitted = next(solution.fits[method] for method in PREFERRED if method in solution.fits)
         _kernels.add_tally(
             tally,
             block.start,
