@@ -312,7 +312,8 @@ def solve_log(
         raise _unidentified(int(products.rounds.argmin()), 0)
     if strict:
         check_digits(products)
-    beta, prepared = outcome_regressions(products), calibration_of(products, error_cov)
+    prepared = calibration_of(products, error_cov)
+    beta = outcome_regressions(products) if "dr" in methods else np.zeros((products.n_actions, products.dim + 1))
     moments, fits = {}, {}
     for method in methods:
         given = products
