@@ -57,12 +57,12 @@ def test_factor_and_solve_agree_with_lapack(p: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(p, p + 2))
     a, b = root @ root.T, rng.normal(size=p)
-    packed, out, work = a[np.triu_indices(p)].copy(), np.empty(p), np.empty(2 * p)
-    assert kernels.factor_once(packed, 0, p, work, 0)
-    kernels.solve_factored(packed, 0, p, b, 0, out, 0)
+    packed, out, work = a[np.triu_indices(p)].copy(), b.copy(), np.empty(2 * p)
+    assert kernels.factor_once(packed, p, work)
+    kernels.solve_factored(packed, p, out)
     tolerance = 50 * np.finfo(float).eps * np.linalg.cond(a)
     np.testing.assert_allclose(out, np.linalg.solve(a, b), rtol=tolerance, atol=tolerance * np.abs(out).max())
-    np.testing.assert_allclose(kernels.quadratic_form(packed, 0, p, b, work, 0), b @ np.linalg.solve(a, b), rtol=tolerance)
+    np.testing.assert_allclose(kernels.quadratic_form(packed, p, b, work), b @ np.linalg.solve(a, b), rtol=tolerance)
 
 
 @given(st.integers(2, 8), st.integers(0, 2**32 - 1))
@@ -72,9 +72,9 @@ def test_factor_refuses_what_is_not_positive_definite(p: int, seed: int) -> None
     values = rng.uniform(0.5, 2, p)
     values[rng.integers(p)] = -rng.uniform(0.01, 1)
     a = (vectors * values) @ vectors.T
-    assert not kernels.factor_once(a[np.triu_indices(p)].copy(), 0, p, np.empty(p), 0)
+    assert not kernels.factor_once(a[np.triu_indices(p)].copy(), p, np.empty(2 * p))
     rank_one = np.ones((p, p))
-    assert not kernels.factor_once(rank_one[np.triu_indices(p)].copy(), 0, p, np.empty(p), 0)
+    assert not kernels.factor_once(rank_one[np.triu_indices(p)].copy(), p, np.empty(2 * p))
 
 
 @settings(max_examples=12)
@@ -85,7 +85,7 @@ def test_best_of_normals_agrees_with_adaptive_quadrature(k: int, seed: int, disp
     sd = np.exp(rng.uniform(-1, 1, k) * np.log(disparity))
     work, out = np.empty(9 * k + 10), np.empty(k)
     work[:k], work[k : 2 * k] = mean, sd
-    kernels.best_of_normals(work, np.ones((1, k), dtype=bool), 0, out)
+    kernels.best_of_normals(work, np.ones(k, dtype=bool), out)
     np.testing.assert_allclose(out, reference.best_of_normals(mean, sd), atol=1e-7)
     assert abs(out.sum() - 1) < 1e-12
 
@@ -100,7 +100,7 @@ def test_clip_to_floor_keeps_the_floor_and_the_sum(weights: list[float], share: 
     p = p / p.sum() if p.sum() > 0 else allowed / allowed.sum()
     floor = share / k
     before = p.copy()
-    kernels.clip_to_floor(p, allowed[None], 0, floor)
+    kernels.clip_to_floor(p, allowed, floor)
     assert abs(p.sum() - 1) < 1e-9
     assert (p[allowed] >= floor - 1e-12).all()
     assert (p <= 1).all()

@@ -11,12 +11,70 @@ import math
 
 import numba
 import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
 spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
 # For sums over the rounds of a stored log alone: the compiler may add in another order, and so use vector instructions.
 summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+
+
+@intrinsic
+def part(typing, a, at, n):
+    """a[at : at + n] for a flat array, as a view that is not counted by reference: a slice costs more than the arithmetic on a short one.
+
+    It must not outlive `a`, and a negative `at` does not count from the end.
+    """
+
+    def generate(context, builder, signature, arguments):
+        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view = context.make_array(signature.return_type)(context, builder)
+        data, item = builder.gep(whole.data, [arguments[1]], inbounds=True), whole.itemsize
+        populate_array(view, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None, parent=None)
+        return view._getvalue()
+
+    return a(a, types.intp, types.intp), generate
+
+
+@intrinsic
+def item(typing, a, i):
+    """a[i] of an array of two or more dimensions, likewise."""
+    left = types.Array(a.dtype, a.ndim - 1, "C")
+
+    def generate(context, builder, signature, arguments):
+        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view = context.make_array(signature.return_type)(context, builder)
+        shape, strides = (cgutils.unpack_tuple(builder, field) for field in (whole.shape, whole.strides))
+        count = context.get_constant(types.intp, 1)
+        for n in shape[1:]:
+            count = builder.mul(count, n)
+        data = builder.gep(whole.data, [builder.mul(arguments[1], count)], inbounds=True)
+        populate_array(view, data=data, shape=shape[1:], strides=strides[1:], itemsize=whole.itemsize, meminfo=None, parent=None)
+        return view._getvalue()
+
+    return left(a, types.intp), generate
+
+
+@intrinsic
+def borrowed(typing, value):
+    """An array, or a tuple of such things, not counted by reference. It must not outlive what it was borrowed from: a function's arguments
+    live as long as its call."""
+
+    def uncounted(context, builder, kind, value):
+        if isinstance(kind, types.BaseTuple):
+            pairs = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
+            return context.make_tuple(builder, kind, [uncounted(context, builder, *pair) for pair in pairs])
+        if isinstance(kind, types.Array):
+            view = context.make_array(kind)(context, builder, value)
+            view.meminfo, view.parent = (cgutils.get_null_value(field.type) for field in (view.meminfo, view.parent))
+            return view._getvalue()
+        return value
+
+    return value(value), lambda context, builder, signature, arguments: uncounted(context, builder, value, arguments[0])
+
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
@@ -44,6 +102,12 @@ EVIDENCE, EVIDENCE_SQ = 1, 2
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
 EVIDENCE_NEEDED = 2.5  # standard errors
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
+
+# What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
+# these numbers on.
+LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
+
+NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT, EXPONENTIAL = 0, 1, 2, 3, 4
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
@@ -96,16 +160,25 @@ def uniform_pair(seed, cell, replicate, time, purpose):
 def normal_quantile(u):
     """The standard normal quantile, algorithm AS 241 (Wichura 1988), relative accuracy about 1e-15."""
     q = u - 0.5
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        a = 2509.0809287301226727 * r + 33430.575583588128105
-        a = ((a * r + 67265.770927008700853) * r + 45921.953931549871457) * r + 13731.693765509461125
-        a = ((a * r + 1971.5909503065514427) * r + 133.14166789178437745) * r + 3.3871328727963666080
-        b = 5226.4952788528545610 * r + 28729.085735721942674
-        b = ((b * r + 39307.895800092710610) * r + 21213.794301586595867) * r + 5394.1960214247511077
-        b = ((b * r + 687.18700749205790830) * r + 42.313330701600911252) * r + 1.0
-        return q * a / b
-    r = math.sqrt(-math.log(min(u, 1.0 - u)))
+    return central_quantile(q) if abs(q) <= 0.425 else tail_quantile(q, math.sqrt(-math.log(min(u, 1.0 - u))))
+
+
+@spliced
+def central_quantile(q):
+    """For u = 1/2 + q in the middle."""
+    r = 0.180625 - q * q
+    a = 2509.0809287301226727 * r + 33430.575583588128105
+    a = ((a * r + 67265.770927008700853) * r + 45921.953931549871457) * r + 13731.693765509461125
+    a = ((a * r + 1971.5909503065514427) * r + 133.14166789178437745) * r + 3.3871328727963666080
+    b = 5226.4952788528545610 * r + 28729.085735721942674
+    b = ((b * r + 39307.895800092710610) * r + 21213.794301586595867) * r + 5394.1960214247511077
+    b = ((b * r + 687.18700749205790830) * r + 42.313330701600911252) * r + 1.0
+    return q * a / b
+
+
+@spliced
+def tail_quantile(q, r):
+    """For u = 1/2 + q in a tail, r^2 = -log min(u, 1 - u)."""
     if r <= 5.0:
         r -= 1.6
         a = 7.7454501427834140764e-4 * r + 0.0227238449892691845833
@@ -132,8 +205,7 @@ def normal_cdf(x):
 
 # ---- the solver --------------------------------------------------------------------------------------------------------
 #
-# Arrays come flat with the place `at` where a vector or a packed matrix begins: a slice would cost more than the arithmetic
-# on it, since each one is counted by reference.
+# Sums and fits are flat arrays; `part` shows one row or one matrix of them.
 
 
 @spliced
@@ -147,132 +219,135 @@ def packed_size(p):
     return p * (p + 1) // 2
 
 
-@jit
-def subtract_multiple(a, at, u, other, n):
-    """a[at : at + n] -= u a[other : other + n], as slices: the compiler then uses vector instructions, which pays for long ones."""
-    x, y = a[other : other + n], a[at : at + n]
-    for j in range(n):
-        y[j] -= u * x[j]
+@spliced
+def dot(a, b, p):
+    total = 0.0
+    for i in range(p):
+        total += a[i] * b[i]
+    return total
 
 
 @spliced
-def factor(a, at, p, work, work_at):
-    """A = U' D U in place for packed A; U right of the diagonal, 1/D on it. False if A is not positive definite beyond rounding."""
-    row = at
-    for i in range(p):
-        work[work_at + i] = a[row]
-        row += p - i
-    row = at
+def factor(a, p, work):
+    """A = U' D U in place for packed A; U right of the diagonal, 1/D on it. False if A is not positive definite beyond rounding.
+
+    `work` has room for 2p numbers: the row of the pivot, apart from the rows it changes, for the compiler to see that they differ; and the
+    diagonal as it was.
+    """
+    pivots, diagonal = part(work, 0, p), part(work, p, p)
+    at = 0
     for k in range(p):
-        pivot = a[row]
-        if not pivot > _MIN_PIVOT * abs(work[work_at + k]):
+        diagonal[k] = a[at]
+        at += p - k
+    at = 0
+    for k in range(p):
+        if not a[at] > _MIN_PIVOT * abs(diagonal[k]):
             return False
-        inverse = 1.0 / pivot
-        a[row] = inverse
-        other = row + p - k
-        for i in range(k + 1, p):
-            u = a[row + i - k] * inverse
-            if p - i > 16:
-                subtract_multiple(a, other, u, row + i - k, p - i)
-            else:
-                for j in range(p - i):
-                    a[other + j] -= u * a[row + i - k + j]
-            other += p - i
-        for i in range(1, p - k):
-            a[row + i] *= inverse
-        row += p - k
+        inverse = 1.0 / a[at]
+        a[at] = inverse
+        n = p - k - 1
+        u, rest = part(a, at + 1, n), at + 1 + n
+        for i in range(n):
+            pivots[i] = u[i]
+        for i in range(n):
+            ratio = pivots[i] * inverse
+            below, right = part(a, rest, n - i), part(pivots, i, n - i)
+            for j in range(n - i):
+                below[j] -= ratio * right[j]
+            u[i] = ratio
+            rest += n - i
+        at += p - k
     return True
 
 
 @jit
-def factor_once(a, at, p, work, work_at):
+def factor_once(a, p, work):
     """`factor` as a function of its own, for where speed does not matter: spliced code takes its time to compile."""
-    return factor(a, at, p, work, work_at)
+    return factor(a, p, work)
 
 
 @spliced
-def solve_factored(a, at, p, b, b_at, out, out_at):
-    """out = A^-1 b from the factor of A."""
-    for i in range(p):
-        out[out_at + i] = b[b_at + i]
-    row = at
+def solve_factored(a, p, b):
+    """b = A^-1 b in place, from the factor of A."""
+    row = 0
     for k in range(p):
-        y = out[out_at + k]
+        y = b[k]
         for i in range(1, p - k):
-            out[out_at + k + i] -= a[row + i] * y
+            b[k + i] -= a[row + i] * y
         row += p - k
     for k in range(p - 1, -1, -1):
         row -= p - k
-        s = out[out_at + k] * a[row]
+        s = b[k] * a[row]
         for i in range(1, p - k):
-            s -= a[row + i] * out[out_at + k + i]
-        out[out_at + k] = s
+            s -= a[row + i] * b[k + i]
+        b[k] = s
 
 
 @spliced
-def quadratic_form(a, at, p, z, work, work_at):
+def quadratic_form(a, p, z, work):
     """z' A^-1 z from the factor of A."""
     for i in range(p):
-        work[work_at + i] = z[i]
-    total = 0.0
-    row = at
+        work[i] = z[i]
+    total, row = 0.0, 0
     for k in range(p):
-        y = work[work_at + k]
+        y = work[k]
         total += y * y * a[row]
         for i in range(1, p - k):
-            work[work_at + k + i] -= a[row + i] * y
+            work[k + i] -= a[row + i] * y
         row += p - k
     return total
 
 
 @spliced
-def clearly_above(a, at, p, trace, other_trace, share):
+def clearly_above(a, p, trace, other_trace, share):
     """A cheap sufficient condition for A - share C to be positive definite, given the factor of A and both traces.
 
     lambda_min(A) >= det A ((p - 1) / tr A)^(p - 1) by the arithmetic-geometric mean, and lambda_max(C) <= tr C.
     """
-    bound, diagonal = trace, at
+    bound, diagonal = share * other_trace, 0
     for i in range(p):
-        bound /= a[diagonal] * trace
+        bound *= a[diagonal] * trace
         if i > 0:
-            bound *= p - 1
+            bound *= 1.0 / (p - 1)
         diagonal += p - i
-    return bound > share * other_trace
+    return trace > bound
 
 
 @jit
-def above(sums, gram, ridge, share, p, work):
-    """Whether A - share C is positive definite, C at the head of `work`: the exact and slower form of `clearly_above`."""
+def above(gram, c, ridge, share, p, work):
+    """Whether A - share C is positive definite: the exact and slower form of `clearly_above`."""
     size = packed_size(p)
-    write_corrected(sums, gram, work, 0, 1.0 + share, ridge, p, work, size)
-    return factor_once(work, size, p, work, 2 * size)
+    trial = part(work, 0, size)
+    write_corrected(gram, c, 1.0 + share, ridge, p, trial)
+    return factor_once(trial, p, part(work, size, 2 * p))
 
 
 @jit
-def fuller_kappa(sums, fit, target, reward_sq, error, n, p, work):
+def fuller_kappa(gram, target, reward_sq, error, n, p, work):
     """How much of the error covariance may be taken out: Fuller's modified estimator for an indefinite corrected Gram.
 
     lambda is the smallest root of det(G - c c'/s - lambda E) = 0, found by bisection on whether that matrix is positive
     definite (which needs no inverse of E, so E may be singular). With alpha = p + 1,
-    kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G, ridge included, stands at the head of `work`.
+    kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G includes the ridge.
     """
     size = packed_size(p)
+    trial = part(work, 0, size)
     low, high = 0.0, 1.0 + 1.0 / n
     shrink = 1.0 / reward_sq if reward_sq > 0.0 else 0.0
-    trial = high
+    root = high
     for step in range(48):
         k = 0
         for i in range(p):
             for j in range(i, p):
-                work[size + k] = work[k] - shrink * fit[target + i] * fit[target + j] - trial * sums[error + k]
+                trial[k] = gram[k] - shrink * target[i] * target[j] - root * error[k]
                 k += 1
-        if factor_once(work, size, p, work, 2 * size):
+        if factor_once(trial, p, part(work, size, 2 * p)):
             if step == 0:
                 return 1.0 - (p + 1.0) / n
-            low = trial
+            low = root
         else:
-            high = trial
-        trial = 0.5 * (low + high)
+            high = root
+        root = 0.5 * (low + high)
     return low - (p + 2.0) / n
 
 
@@ -323,110 +398,115 @@ def solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
 @spliced
 def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
     """Solve the formula as it stands if its matrix is safely positive definite, the usual case; else return False."""
-    row, theta = arm * row_width(p), arm * fit_width(p)
-    gram, a = row + TERMS + p, theta + p
-    take_out(arm, correction, sums, p, n_actions, work)
-    trace, other_trace = write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
-    if not factor(fit, a, p, work, packed_size(p)):
+    size = packed_size(p)
+    row, theta = arm * row_width(p), part(fit, arm * fit_width(p), p)
+    gram, a, c = part(sums, row + TERMS + p, size), part(fit, arm * fit_width(p) + p, size), part(work, 0, size)
+    rest = part(work, size, size + 2 * p)
+    take_out(arm, correction, sums, p, n_actions, c)
+    trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
+    if not factor(a, p, rest):
         return False
     if other_trace > 0.0:
         share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
-        if not clearly_above(fit, a, p, trace, other_trace, share) and not above(sums, gram, ridge, share, p, work):
+        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, rest):
             return False
-    solve_factored(fit, a, p, fit, theta, fit, theta)
+    solve_factored(a, p, theta)
     return True
 
 
 @jit
 def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     """The other cases: Fuller's guard, or the bare formula on demand, whatever its matrix."""
-    size = packed_size(p)
-    row, theta = arm * row_width(p), arm * fit_width(p)
-    gram, a = row + TERMS + p, theta + p
-    played, cross = gram + size, gram + 2 * size + 2
+    size, row = packed_size(p), arm * row_width(p)
+    theta, a = part(fit, arm * fit_width(p), p), part(fit, arm * fit_width(p) + p, size)
+    gram, played = part(sums, row + TERMS + p, size), part(sums, row + TERMS + p + size, size)
+    reward_sq = sums[row + TERMS + p + 2 * size + 1]
     n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
     report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
-    take_out(arm, correction, sums, p, n_actions, work)
+    c, rest = part(work, 0, size), part(work, size, work.size - size)
+    take_out(arm, correction, sums, p, n_actions, c)
     if guard != GUARD_NEVER and correction != NO_CORRECTION:
         report = GUARDED
-        write_corrected(sums, gram, sums, played, 0.0, ridge, p, work, 0)
-        kappa = fuller_kappa(sums, fit, theta, sums[cross - 1], played, n, p, work)
-        write_corrected(sums, gram, sums, played, kappa, ridge, p, fit, a)
+        write_corrected(gram, played, 0.0, ridge, p, a)
+        kappa = fuller_kappa(a, theta, reward_sq, played, n, p, rest)
+        write_corrected(gram, played, kappa, ridge, p, a)
     else:
-        write_corrected(sums, gram, work, 0, 1.0, ridge, p, fit, a)
-    if factor_once(fit, a, p, work, size):
-        solve_factored(fit, a, p, fit, theta, fit, theta)
+        write_corrected(gram, c, 1.0, ridge, p, a)
+    if factor_once(a, p, rest):
+        solve_factored(a, p, theta)
     else:
         for k in range(size):
-            fit[a + k] = 0.0
+            a[k] = 0.0
         if guard == GUARD_NEVER:
-            report = solve_indefinite(sums, gram, ridge, p, fit, theta, work)
+            report = solve_indefinite(gram, c, ridge, p, theta, rest)
         else:
             report = SINGULAR
             for k in range(p):
-                fit[theta + k] = 0.0
-    fit[a + size + REPORT] = report
-    fit[a + size + KAPPA] = kappa
+                theta[k] = 0.0
+    at = arm * fit_width(p) + p + size
+    fit[at + REPORT] = report
+    fit[at + KAPPA] = kappa
 
 
 @spliced
-def take_out(arm, correction, sums, p, n_actions, work):
-    """C, the error covariance to be taken out for an arm, at the head of `work`."""
+def take_out(arm, correction, sums, p, n_actions, c):
+    """C, the error covariance to be taken out for an arm."""
     size = packed_size(p)
-    width = row_width(p)
-    error = TERMS + p + size
+    width, error = row_width(p), TERMS + p + size
+    played = part(sums, arm * width + error, size)
+    offered, alike = part(sums, (n_actions + arm) * width + error, size), part(sums, 2 * n_actions * width + error, size)
     for k in range(size):
-        work[k] = 0.0
+        c[k] = 0.0
         if correction == PLAYED:
-            work[k] = sums[arm * width + error + k]
+            c[k] = played[k]
         elif correction == OFFERED:
-            work[k] = sums[(n_actions + arm) * width + error + k] + sums[2 * n_actions * width + error + k]
+            c[k] = offered[k] + alike[k]
 
 
 @spliced
-def write_corrected(sums, gram, c, c_at, share, ridge, p, out, out_at):
+def write_corrected(gram, c, share, ridge, p, out):
     """out = G + ridge I - share C, packed; returns the traces of that and of C."""
     for k in range(packed_size(p)):
-        out[out_at + k] = sums[gram + k] - share * c[c_at + k]
+        out[k] = gram[k] - share * c[k]
     trace, other_trace, k = 0.0, 0.0, 0
     for i in range(p):
-        out[out_at + k] += ridge
-        trace += out[out_at + k]
-        other_trace += c[c_at + k]
+        out[k] += ridge
+        trace += out[k]
+        other_trace += c[k]
         k += p - i
     return trace, other_trace
 
 
 @jit
-def solve_indefinite(sums, gram, ridge, p, fit, theta, work):
-    """The bare formula where its matrix is indefinite (guard="never"), C at the head of `work`: elimination with partial pivoting."""
-    m, wide = packed_size(p), p + 1
+def solve_indefinite(gram, c, ridge, p, theta, work):
+    """The bare formula where its matrix is indefinite (guard="never"): elimination with partial pivoting."""
+    wide = p + 1
     k = 0
     for i in range(p):
         for j in range(i, p):
-            value = sums[gram + k] - work[k] + (ridge if i == j else 0.0)
-            work[m + i * wide + j] = value
-            work[m + j * wide + i] = value
+            value = gram[k] - c[k] + (ridge if i == j else 0.0)
+            work[i * wide + j] = value
+            work[j * wide + i] = value
             k += 1
-        work[m + i * wide + p] = fit[theta + i]
+        work[i * wide + p] = theta[i]
     for j in range(p):
         top = j
         for i in range(j + 1, p):
-            if abs(work[m + i * wide + j]) > abs(work[m + top * wide + j]):
+            if abs(work[i * wide + j]) > abs(work[top * wide + j]):
                 top = i
-        if not abs(work[m + top * wide + j]) > 0.0:
+        if not abs(work[top * wide + j]) > 0.0:
             return SINGULAR
         for k in range(wide):
-            work[m + j * wide + k], work[m + top * wide + k] = work[m + top * wide + k], work[m + j * wide + k]
+            work[j * wide + k], work[top * wide + k] = work[top * wide + k], work[j * wide + k]
         for i in range(j + 1, p):
-            ratio = work[m + i * wide + j] / work[m + j * wide + j]
+            ratio = work[i * wide + j] / work[j * wide + j]
             for k in range(j, wide):
-                work[m + i * wide + k] -= ratio * work[m + j * wide + k]
+                work[i * wide + k] -= ratio * work[j * wide + k]
     for i in range(p - 1, -1, -1):
-        s = work[m + i * wide + p]
+        s = work[i * wide + p]
         for k in range(i + 1, p):
-            s -= work[m + i * wide + k] * fit[theta + k]
-        fit[theta + i] = s / work[m + i * wide + i]
+            s -= work[i * wide + k] * theta[k]
+        theta[i] = s / work[i * wide + i]
     return SOLVED
 
 
@@ -461,64 +541,77 @@ def pack_errors(error_cov, intercept):
 
 
 @spliced
-def add_round(sums, row, w, z, error, c, reward):
-    """One round seen with weight w, its error covariance the c-th of the packed `error`."""
-    p = z.size
-    size = packed_size(p)
-    gram = row + TERMS + p
-    cross = gram + 2 * size + 2
-    sums[row + COUNT] += 1.0
-    sums[row + WEIGHT] += w
-    sums[row + WEIGHT_SQ] += w * w
-    sums[cross - 2] += w * reward
-    sums[cross - 1] += w * reward * reward
-    add_error(sums, row, w, p, error, c)
-    k = gram
+def add_round(s, p, w, z, error, reward):
+    """One round seen with weight w, into the row s of sums; `error` is its error covariance, packed."""
+    gram, cross = TERMS + p, TERMS + p + 2 * packed_size(p) + 2
+    s[COUNT] += 1.0
+    s[WEIGHT] += w
+    s[WEIGHT_SQ] += w * w
+    s[cross - 2] += w * reward
+    s[cross - 1] += w * reward * reward
+    add_error(s, p, w, error)
     for i in range(p):
         v = w * z[i]
-        sums[row + TERMS + i] += v
-        sums[cross + i] += v * reward
+        s[TERMS + i] += v
+        s[cross + i] += v * reward
         for j in range(p - i):
-            sums[k + j] += v * z[i + j]
-        k += p - i
+            s[gram + j] += v * z[i + j]
+        gram += p - i
 
 
 @spliced
-def add_error(sums, row, w, p, error, c):
+def add_error(s, p, w, error):
     """The error covariance alone, with weight w."""
     size = packed_size(p)
     for k in range(size):
-        sums[row + TERMS + p + size + k] += w * error[c, k]
+        s[TERMS + p + size + k] += w * error[k]
+
+
+@jit
+def learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight):
+    """`learn_sums_of` with the most usual dimension known to the compiler."""
+    if z.size == 5:
+        learn_sums_of(5, spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
+    else:
+        learn_sums_of(z.size, spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
 
 
 @spliced
-def learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward, weight):
-    """Take one round into the running sums; pi^nd is row s of `stabilizer`, the mask row m of `allowed`, `weight` the round's own.
+def learn_sums_of(p, spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight):
+    """Take one round into the running sums; `stabilizer` is pi^nd, `weight` the round's own.
 
     Row a < K holds the rounds in which a was played, weighted 1 or pi^nd(a) / pi(a). Under the paper's correction row K + a
     holds the error covariance of the rounds in which a was allowed, weighted pi^nd(a); row 2K that of the rounds that count alike
     for every arm (all allowed, pi^nd the same for all), so that the usual round costs one addition and not K.
     """
-    n_actions, p = spec[N_ACTIONS], z.size
-    width = row_width(p)
-    w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[s, action] / propensity
-    add_round(sums, action * width, w, z, error, c, reward)
+    n_actions, width = spec[N_ACTIONS], row_width(p)
+    w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[action] / propensity
+    add_round(part(sums, action * width, width), p, w, z, error, reward)
     if spec[CORRECTION] != OFFERED:
         return
     alike = True
     for b in range(n_actions):
-        if not allowed[m, b] or stabilizer[s, b] != stabilizer[s, 0]:
+        if not allowed[b] or stabilizer[b] != stabilizer[0]:
             alike = False
     if alike:
-        add_error(sums, 2 * n_actions * width, weight * stabilizer[s, 0], p, error, c)
+        add_error(part(sums, 2 * n_actions * width, width), p, weight * stabilizer[0], error)
         return
     for b in range(n_actions):
-        if allowed[m, b]:
-            add_error(sums, (n_actions + b) * width, weight * stabilizer[s, b], p, error, c)
+        if allowed[b]:
+            add_error(part(sums, (n_actions + b) * width, width), p, weight * stabilizer[b], error)
 
 
 @jit
-def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight, known):
+def learn_pseudo(spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known):
+    """`learn_pseudo_of` with the most usual dimension known to the compiler."""
+    if z.size == 5:
+        learn_pseudo_of(5, spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known)
+    else:
+        learn_pseudo_of(z.size, spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known)
+
+
+@spliced
+def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known):
     """Take one round into the sums of both fits, and into the evidence on which of them earns more.
 
     Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was allowed,
@@ -529,25 +622,22 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
     Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~. A
     round without error says nothing on which fit is right, and counts in full.
     """
-    n_actions, p = spec[N_ACTIONS], z.size
+    n_actions = spec[N_ACTIONS]
     width, place = row_width(p), fit_width(p)
     top, robust_top = -np.inf, -np.inf
     chosen, robust = 0.0, 0.0
     first, second = -1, -1
     for b in range(n_actions):
-        if allowed[m, b]:
-            f, g = 0.0, 0.0
-            for i in range(p):
-                f += fit[b * place + i] * seen[i]
-                g += fit[(n_actions + b) * place + i] * z[i]
+        if allowed[b]:
+            f = dot(part(fit, b * place, p), seen, p)
+            g = dot(part(fit, (n_actions + b) * place, p), z, p)
             u = 1.0 / propensity if b == action else 0.0
-            add_round(sums, (n_actions + b) * width, weight, z, error, c, u * reward)
-            k = (2 * n_actions + 3 + b) * width
+            add_round(part(sums, (n_actions + b) * width, width), p, weight, z, error, u * reward)
+            matrix = part(sums, (2 * n_actions + 3 + b) * width, p * p)
             for i in range(p):
                 v = weight * (1.0 - u) * z[i]
                 for j in range(p):
-                    sums[k + j] += v * seen[j]
-                k += p
+                    matrix[i * p + j] += v * seen[j]
             y = f + u * (reward - f)
             if f > top:
                 top, chosen, first = f, y, b
@@ -557,22 +647,21 @@ def learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, 
     if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
-    add_round(sums, action * width, n / (n + SETTLING * p * (1.0 - known)), seen, error, c, reward)
+    add_round(part(sums, action * width, width), p, n / (n + SETTLING * p * (1.0 - known)), seen, error, reward)
 
 
 @spliced
 def write_target(a, spec, sums, fit, p):
     """What the fit of row a is solved for, sum w z y, where its theta will stand. The doubly robust one adds D theta of the first fit."""
     n_actions, width = spec[N_ACTIONS], row_width(p)
-    theta, cross = a * fit_width(p), a * width + TERMS + p + 2 * packed_size(p) + 2
+    target, cross = part(fit, a * fit_width(p), p), part(sums, a * width + TERMS + p + 2 * packed_size(p) + 2, p)
     for i in range(p):
-        fit[theta + i] = sums[cross + i]
+        target[i] = cross[i]
     if spec[WEIGHTING] == PSEUDO and a >= n_actions:
-        k, first = (n_actions + 3 + a) * width, (a - n_actions) * fit_width(p)
+        matrix, first = part(sums, (n_actions + 3 + a) * width, p * p), part(fit, (a - n_actions) * fit_width(p), p)
         for i in range(p):
             for j in range(p):
-                fit[theta + i] += sums[k + j] * fit[first + j]
-            k += p
+                target[i] += matrix[i * p + j] * first[j]
 
 
 # ---- logs --------------------------------------------------------------------------------------------------------------
@@ -589,7 +678,7 @@ def mark_faults(predicted, actions, rewards, propensities, errors, n_actions, fa
     rows of the lower triangle of a covariance. NaN breaks every comparison.
     """
     d, k = predicted.shape[0], propensities.shape[1]
-    s, work = np.empty((d, d)), np.empty((d + 1) * (d + 2) // 2)
+    s, work = np.empty((d, d)), np.empty(packed_size(d) + 2 * d)
     count = 0
     for t in range(rewards.size):
         a = actions[t]
@@ -1057,7 +1146,7 @@ def add_outer(meat, psi, m, p, apart):
 
 
 @jit
-def learn_context(tuning, sums, n_actions, z, error, c):
+def learn_context(tuning, sums, n_actions, z, error):
     """Take the predicted context of a round into its sums."""
     p = z.size
     size = packed_size(p)
@@ -1084,7 +1173,7 @@ def learn_context(tuning, sums, n_actions, z, error, c):
     k = recent + TERMS + p
     if m > 0.0:
         sums[recent + COUNT] += 1.0
-        add_error(sums, recent, 1.0, p, error, c)
+        add_error(part(sums, recent, width), p, 1.0, error)
         share = 1.0 / m
         for i in range(p):
             away = z[i] - sums[recent + TERMS + i] * share
@@ -1094,21 +1183,21 @@ def learn_context(tuning, sums, n_actions, z, error, c):
     sums[recent + WEIGHT] = keep * m + 1.0
     for i in range(p):
         sums[recent + TERMS + i] = keep * sums[recent + TERMS + i] + z[i]
-    add_context(sums, steady, z, error, c)
+    add_context(part(sums, steady, width), z, error)
 
 
 @spliced
-def add_context(sums, row, z, error, c):
+def add_context(s, z, error):
     """Sums of x~, x~x~' and Sigma_e."""
     p = z.size
-    sums[row + COUNT] += 1.0
-    sums[row + WEIGHT] += 1.0
-    add_error(sums, row, 1.0, p, error, c)
-    k = row + TERMS + p
+    s[COUNT] += 1.0
+    s[WEIGHT] += 1.0
+    add_error(s, p, 1.0, error)
+    k = TERMS + p
     for i in range(p):
-        sums[row + TERMS + i] += z[i]
+        s[TERMS + i] += z[i]
         for j in range(i, p):
-            sums[k] += z[i] * z[j]
+            s[k] += z[i] * z[j]
             k += 1
 
 
@@ -1165,7 +1254,7 @@ def refit_calibration(spec, sums, fit, p, work):
                     if work[varies + i] == 0.0:
                         work[size + k] = 1.0
                 k += 1
-        if factor_once(work, size, p, work, 2 * size + 2 * p):
+        if factor_once(part(work, size, size), p, part(work, 2 * size + 2 * p, 2 * p)):
             low = kappa
             if step == 0:
                 break
@@ -1186,16 +1275,16 @@ def refit_calibration(spec, sums, fit, p, work):
 
 
 @jit
-def calibrate(spec, sums, fit, z, error, c, out, work):
+def calibrate(spec, sums, fit, z, error, out, work):
     """`calibrate_of` with the most usual dimension known to the compiler."""
     if z.size == 5:
-        calibrate_of(5, spec, sums, fit, z, error, c, out, work)
+        calibrate_of(5, spec, sums, fit, z, error, out, work)
     else:
-        calibrate_of(z.size, spec, sums, fit, z, error, c, out, work)
+        calibrate_of(z.size, spec, sums, fit, z, error, out, work)
 
 
 @spliced
-def calibrate_of(p, spec, sums, fit, z, error, c, out, work):
+def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
     With `CURVED` each coordinate also has the term in its square that a skewed distribution calls for, see `curvature`.
@@ -1210,28 +1299,31 @@ def calibrate_of(p, spec, sums, fit, z, error, c, out, work):
     follows = fit[at + p + size + KAPPA] == 1.0
     steady = (2 * n_actions + 1) * row_width(p)
     row = steady + row_width(p) if follows else steady
-    away, solved, diagonal = size, size + p, size + 2 * p
-    k, share = 0, 1.0 / sums[row + WEIGHT]
+    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), 2 * p)
+    total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
+    diagonal, rest = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p)
+    k, share = 0, 1.0 / context[WEIGHT]
     for i in range(p):
-        work[away + i] = z[i] - sums[row + TERMS + i] * share
-        for j in range(i, p):
-            work[k + j - i] = fit[at + p + k + j - i] + error[c, k + j - i]
-        work[diagonal + i] = work[k]
-        work[k] = work[k] * (1.0 + 1e-6) if work[k] > 0.0 else 1.0
+        away[i] = z[i] - context[TERMS + i] * share
+        solved[i] = away[i]
+        for j in range(p - i):
+            total[k + j] = signal[k + j] + error[k + j]
+        diagonal[i] = total[k]
+        total[k] = total[k] * (1.0 + 1e-6) if total[k] > 0.0 else 1.0
         k += p - i
-    if not factor(work, 0, p, work, size + 3 * p):
+    if not factor(total, p, rest):
         return
-    solve_factored(work, 0, p, work, away, work, solved)
-    k, curves = 0, at + fit_width(p)
+    solve_factored(total, p, solved)
+    k = 0
     for i in range(p):
-        if spec[CURVED] and not follows and fit[curves + i] != 0.0 and error[c, k] > 0.0:
-            v = work[diagonal + i]
-            a = max(min(work[away + i], 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
-            out[i] += fit[curves + i] * error[c, k] / v * (a * a - v - fit[curves + p + i] / v * a)
-        out[i] -= error[c, k] * work[solved + i]
+        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
+            v = diagonal[i]
+            a = max(min(away[i], 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
+            out[i] += curve[i] * error[k] / v * (a * a - v - curve[p + i] / v * a)
+        out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
-            out[i] -= error[c, k + j - i] * work[solved + j]
-            out[j] -= error[c, k + j - i] * work[solved + i]
+            out[i] -= error[k + j - i] * solved[j]
+            out[j] -= error[k + j - i] * solved[i]
         k += p - i
 
 
@@ -1260,14 +1352,14 @@ def curvature(sums, steady, p, fit, at):
 
 
 @jit
-def reliability(fit, n_actions, p, error, c):
+def reliability(fit, n_actions, p, error):
     """The mean of Sx_jj / (Sx_jj + S_jj) over the coordinates, 1 where there is no error; 1/2 for all others before Sx is known."""
     at = 2 * n_actions * fit_width(p)
     known = fit[at + p + packed_size(p) + REPORT] != 0.0
     k, total = 0, 0.0
     for i in range(p):
-        own = fit[at + p + k] if known else error[c, k]
-        total += own / (own + error[c, k]) if own > 0.0 else 1.0 if error[c, k] == 0.0 else 0.0
+        own = fit[at + p + k] if known else error[k]
+        total += own / (own + error[k]) if own > 0.0 else 1.0 if error[k] == 0.0 else 0.0
         k += p - i
     return max(total / p, 1e-3)
 
@@ -1276,18 +1368,18 @@ def reliability(fit, n_actions, p, error, c):
 
 
 @spliced
-def clip_to_floor(probabilities, allowed, m, floor):
+def clip_to_floor(probabilities, allowed, floor):
     """p_a = floor + (1 - n floor) e_a / sum e with e = max(p - floor, 0), among the n allowed actions; 0 elsewhere.
 
     A vector that keeps the floor is left as it is; certainty about one action becomes 1 - (n - 1) floor for it.
     """
     n, total = 0, 0.0
     for a in range(probabilities.size):
-        if allowed[m, a]:
+        if allowed[a]:
             n += 1
             total += max(probabilities[a] - floor, 0.0)
     for a in range(probabilities.size):
-        if not allowed[m, a]:
+        if not allowed[a]:
             probabilities[a] = 0.0
         elif total > 0.0:
             probabilities[a] = min(floor + (1.0 - n * floor) * (max(probabilities[a] - floor, 0.0) / total), 1.0)
@@ -1296,20 +1388,20 @@ def clip_to_floor(probabilities, allowed, m, floor):
 
 
 @spliced
-def choose_best(scores, allowed, m, out):
+def choose_best(scores, allowed, out):
     """Probability one for the largest score among the allowed; equal scores share it, so that labels never decide."""
     best, ties = -np.inf, 0
     for a in range(out.size):
-        if allowed[m, a] and scores[a] > best:
+        if allowed[a] and scores[a] > best:
             best, ties = scores[a], 0
-        if allowed[m, a] and scores[a] == best:
+        if allowed[a] and scores[a] == best:
             ties += 1
     for a in range(out.size):
-        out[a] = 1.0 / ties if allowed[m, a] and scores[a] == best else 0.0
+        out[a] = 1.0 / ties if allowed[a] and scores[a] == best else 0.0
 
 
 @jit
-def best_of_normals(work, allowed, m, out):
+def best_of_normals(work, allowed, out):
     """out[a] = P(s_a is the largest) for independent s_b ~ N(mean_b, sd_b^2), b allowed; `work` holds the means, then the sds.
 
     Two arms: the exact normal probability. More: the integral of f_a(s) prod_{b != a} F_b(s) by eight-point Gauss-Legendre on
@@ -1321,7 +1413,7 @@ def best_of_normals(work, allowed, m, out):
     low, high = -np.inf, -np.inf
     for a in range(n_actions):
         out[a] = 0.0
-        if allowed[m, a]:
+        if allowed[a]:
             n += 1
             second = first
             first = a
@@ -1334,7 +1426,7 @@ def best_of_normals(work, allowed, m, out):
         out[first] = normal_cdf((work[first] - work[second]) / math.hypot(work[sd + first], work[sd + second]))
         out[second] = 1.0 - out[first]
         return
-    cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, m, n_actions, low, high)
+    cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, n_actions, low, high)
     for panel in range(cuts, cuts + n_cuts - 1):
         half = 0.5 * (work[panel + 1] - work[panel])
         if half > 0.0:
@@ -1343,11 +1435,11 @@ def best_of_normals(work, allowed, m, out):
                 s = work[panel] + half * (1.0 + side * _NODES[node // 2])
                 everyone = half * _NODE_WEIGHTS[node // 2]
                 for b in range(n_actions):
-                    if allowed[m, b]:
+                    if allowed[b]:
                         everyone *= normal_cdf((s - work[b]) / work[sd + b])
                 if everyone > 0.0:
                     for a in range(n_actions):
-                        if allowed[m, a]:
+                        if allowed[a]:
                             z = (s - work[a]) / work[sd + a]
                             density = math.exp(-0.5 * z * z) * 0.3989422804014327 / work[sd + a]
                             out[a] += density * everyone / normal_cdf(z)
@@ -1359,12 +1451,12 @@ def best_of_normals(work, allowed, m, out):
 
 
 @jit
-def cut_panels(work, allowed, m, n_actions, low, high):
+def cut_panels(work, allowed, n_actions, low, high):
     """Sorted cuts in [low, high], after the means and sds in `work`, at 0, 2, 4 and 8 sds about each arm that may be the best."""
     n, cuts = 0, 2 * n_actions
     for a in range(n_actions):
         mean, sd = work[a], work[n_actions + a]
-        if allowed[m, a] and mean + 8.0 * sd >= low:
+        if allowed[a] and mean + 8.0 * sd >= low:
             for step in (-8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0):
                 cut = min(max(mean + step * sd, low), high)
                 k = cuts + n
@@ -1387,23 +1479,23 @@ def robust_earns_more(spec, extra):
 
 
 @spliced
-def propose(spec, tuning, fit, extra, z, seen, allowed, m, floor, exploring, theta, t, guess, g, out, work):
+def propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, guess, out, work):
     """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
 
-    `seen` is the calibrated context, or z itself; theta[t] and guess[g] (the environment's parameters and E[x | x~]) are read by the
-    oracles alone.
+    `seen` is the calibrated context, or z itself; theta and guess (the environment's parameters and E[x | x~]) are read by the oracles
+    alone.
     """
     n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
     if exploring or rule == UNIFORM:
         for a in range(n_actions):
             out[a] = 1.0
-        clip_to_floor(out, allowed, m, 0.0)
+        clip_to_floor(out, allowed, 0.0)
         return
     if rule == ORACLE or rule == BAYES_ORACLE:
         for a in range(n_actions):
             s = 0.0
-            for i in range(theta.shape[2]):
-                s += theta[t, a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[g, i])
+            for i in range(theta.shape[1]):
+                s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
             work[a] = s
     else:
         width = tuning[WIDTH]
@@ -1415,21 +1507,20 @@ def propose(spec, tuning, fit, extra, z, seen, allowed, m, floor, exploring, the
             begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
         for a in range(n_actions):
             row = (begin + a) * fit_width(p)
-            s = 0.0
-            for i in range(p):
-                s += fit[row + i] * (z[i] if plain else seen[i])
+            s = dot(part(fit, row, p), z if plain else seen, p)
             if rule != GREEDY:
-                spread = width * math.sqrt(max(quadratic_form(fit, row + p, p, seen, work, 2 * n_actions), 0.0))
+                square = quadratic_form(part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
+                spread = width * math.sqrt(max(square, 0.0))
                 if rule == THOMPSON:
                     work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
                 else:
                     s += spread
             work[a] = s
     if rule == THOMPSON:
-        best_of_normals(work, allowed, m, out)
+        best_of_normals(work, allowed, out)
     else:
-        choose_best(work, allowed, m, out)
-    clip_to_floor(out, allowed, m, floor)
+        choose_best(work, allowed, out)
+    clip_to_floor(out, allowed, floor)
 
 
 @spliced
@@ -1462,9 +1553,7 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
 
 
 @spliced
-def learn(
-    spec, tuning, stabilizer, s, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, luck, refit, correcting, work
-):
+def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work):
     """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it.
 
     `seen` is the context as calibrated by what is known when the round is learned, or z itself.
@@ -1475,22 +1564,22 @@ def learn(
     if spec[RULE] <= ROBUST:
         if tuning[DISCOUNT] < 1.0:
             discount(sums, tuning[DISCOUNT], n_actions, p)
-        known = reliability(fit, n_actions, p, error, c) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
+        known = reliability(fit, n_actions, p, error) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
         weight = known if spec[PRECISION] else 1.0
         if spec[WEIGHTING] == PSEUDO:
-            learn_pseudo(spec, sums, fit, extra, z, seen, error, c, allowed, m, action, propensity, reward, weight, known)
+            learn_pseudo(spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known)
         else:
-            learn_sums(spec, stabilizer, s, sums, z, error, c, allowed, m, action, propensity, reward, weight)
+            learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
-            learn_context(tuning, sums, n_actions, z, error, c)
+            learn_context(tuning, sums, n_actions, z, error)
         fit[action * width + stale] = 1.0
         if spec[CORRECTION] == OFFERED:
             for b in range(n_actions):
-                if allowed[m, b]:
+                if allowed[b]:
                     fit[b * width + stale] = 1.0
         elif spec[WEIGHTING] == PSEUDO:
             for b in range(n_actions):
-                if allowed[m, b]:
+                if allowed[b]:
                     fit[(n_actions + b) * width + stale] = 1.0
         if spec[RULE] == ROBUST:
             learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
@@ -1564,7 +1653,7 @@ def acceptable(x):
 def is_covariance(s, work):
     """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
 
-    `work` has room for a packed matrix and a vector.
+    `work` has room for a packed matrix and two vectors.
     """
     d = s.shape[0]
     k = 0
@@ -1578,7 +1667,7 @@ def is_covariance(s, work):
             work[k] = s[i, j]
             k += 1
         work[k - d + i] = s[i, i] * (1.0 + 1e-9) if s[i, i] > 0.0 else 1.0
-    return factor_once(work, 0, d, work, k)
+    return factor_once(work, d, part(work, k, 2 * d))
 
 
 # ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------
@@ -1606,7 +1695,7 @@ def calibrated_one(spec, sums, fit, z, error_cov, work):
         return z
     seen = np.empty(z.size)
     error = pack_errors(error_cov.reshape(1, error_cov.shape[0], error_cov.shape[1]), spec[INTERCEPT])
-    calibrate(spec, sums.reshape(sums.size), fit.reshape(fit.size), z, error, 0, seen, work)
+    calibrate(spec, sums.reshape(sums.size), fit.reshape(fit.size), z, error[0], seen, work)
     return seen
 
 
@@ -1615,10 +1704,7 @@ def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, f
     z = features(predicted, spec[INTERCEPT])
     work = np.empty(work_size(spec[N_ACTIONS], z.size))
     seen = calibrated_one(spec, sums, fit, z, error_cov, work)
-    guess = predicted.reshape(1, predicted.size)
-    mask = allowed.reshape(1, allowed.size)
-    known = theta.reshape(1, theta.shape[0], theta.shape[1])
-    propose(spec, tuning, fit.reshape(fit.size), extra, z, seen, mask, 0, floor, exploring, known, 0, guess, 0, out, work)
+    propose(spec, tuning, fit.reshape(fit.size), extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
 @jit
@@ -1626,7 +1712,7 @@ def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, fl
     """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance) and the luck."""
     if not acceptable(predicted):
         return -1, 0.0
-    if not is_covariance(error_cov, np.empty(packed_size(predicted.size + 1))):
+    if not is_covariance(error_cov, np.empty(packed_size(predicted.size) + 2 * predicted.size)):
         return -2, 0.0
     propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
     u, luck = uniform_pair(seed, 0, 0, number, LIVE)
@@ -1642,17 +1728,14 @@ def learn_one(
     learn(
         spec,
         tuning,
-        stabilizer.reshape(1, stabilizer.size),
-        0,
+        stabilizer,
         sums.reshape(sums.size),
         fit.reshape(fit.size),
         extra,
         z,
         calibrated_one(spec, sums, fit, z, error_cov, work),
-        pack_errors(error_cov.reshape(1, predicted.size, predicted.size), spec[INTERCEPT]),
-        0,
-        allowed.reshape(1, allowed.size),
-        0,
+        pack_errors(error_cov.reshape(1, predicted.size, predicted.size), spec[INTERCEPT])[0],
+        allowed,
         action,
         propensity,
         reward,
@@ -1671,12 +1754,6 @@ def refit_now(spec, tuning, correcting, sums, fit, p):
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
 
-# What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
-# these numbers on.
-LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
-
-NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT, EXPONENTIAL = 0, 1, 2, 3, 4
-
 
 @spliced
 def standardized(kind, df, u, v):
@@ -1692,82 +1769,138 @@ def standardized(kind, df, u, v):
     return math.sqrt((df - 2.0) * (u ** (-2.0 / df) - 1.0)) * math.cos(6.283185307179586 * v)
 
 
+# Tapes are filled a strip of rounds at a time, and one purpose after the other: short loops without branches, over arrays that stay in
+# the processor's cache, which the compiler turns into vector instructions.
+STRIP = 256
+
+
 @jit
-def fill_standardized(kind, df, seed, cell, replicate, time, purpose, out, n):
-    """n independent standardized variates; one pair of uniforms serves two, or one Student t."""
-    for i in range(0, n, 1 if kind == STUDENT_T else 2):
-        u, v = uniform_pair(seed, cell, replicate, time, purpose + i)
-        out[i] = standardized(kind, df, u, v)
-        if kind != STUDENT_T and i + 1 < n:
-            out[i + 1] = standardized(kind, df, v, u)
+def write_uniforms(seed, cell, replicate, first, purpose, u, v):
+    """The pair of uniforms of `purpose` in rounds first, first + 1, ..."""
+    for b in range(u.size):
+        u[b], v[b] = uniform_pair(seed, cell, replicate, first + b, purpose)
+
+
+@jit
+def write_standardized(kind, df, u, v, out, tails):
+    """`standardized` of many. Of normal ones, first all as if they were in the middle, then again the 15 % that are not."""
+    if kind != NORMAL:
+        for b in range(out.size):
+            out[b] = standardized(kind, df, u[b], v[b])
+        return
+    for b in range(out.size):
+        out[b] = central_quantile(u[b] - 0.5)
+    n = 0
+    for b in range(out.size):
+        tails[n] = b
+        n += abs(u[b] - 0.5) > 0.425
+    for k in range(n):
+        out[tails[k]] = normal_quantile(u[tails[k]])
+
+
+@jit
+def write_vectors(kind, df, seed, cell, replicate, first, purpose, z, m, u, v, tails):
+    """Standardized vectors for m rounds, z[i, b] the i-th entry for round first + b.
+
+    A pair of uniforms serves two entries, or one Student t.
+    """
+    d = z.shape[0]
+    u, v = u[:m], v[:m]
+    for i in range(0, d, 1 if kind == STUDENT_T else 2):
+        write_uniforms(seed, cell, replicate, first, purpose + i, u, v)
+        write_standardized(kind, df, u, v, z[i, :m], tails)
+        if kind != STUDENT_T and i + 1 < d:
+            write_standardized(kind, df, v, u, z[i + 1, :m], tails)
 
 
 @jit
 def fill_normals(seed, cell, replicate, purpose, out):
     """A standard normal vector in each row of `out`; row i is that of time i + 1, whatever the number of rows."""
-    z = np.empty(out.shape[1])
-    for i in range(out.shape[0]):
-        fill_standardized(NORMAL, 0.0, seed, cell, replicate, i + 1, purpose, z, z.size)
-        for j in range(z.size):
-            out[i, j] = z[j]
-
-
-@spliced
-def combine(mean, m, factor, f, z, random, out, b):
-    """out[b] = mean[m] + factor[f] z, the second part only where there is any randomness."""
-    d = mean.shape[1]
-    for i in range(d):
-        s = mean[m, i]
-        if random:
-            for j in range(d):
-                s += factor[f, i, j] * z[j]
-        out[b, i] = s
+    n, d = out.shape
+    z, u, v, tails = np.empty((d, STRIP)), np.empty(STRIP), np.empty(STRIP), np.empty(STRIP, dtype=np.int64)
+    for first in range(0, n, STRIP):
+        m = min(STRIP, n - first)
+        write_vectors(NORMAL, 0.0, seed, cell, replicate, first + 1, purpose, z, m, u, v, tails)
+        for b in range(m):
+            for i in range(d):
+                out[first + b, i] = z[i, b]
 
 
 @jit
-def fill_tape(world, stretch, tape, z):
+def combine(mean, factor, random, component, z, m, out, first):
+    """out[first + b] = mean_c + factor_c z_b, c the component of the round; the second part only where there is any randomness."""
+    d, means, factors = mean.shape[1], mean.shape[0], factor.shape[0]
+    total = np.empty(STRIP)
+    for i in range(d):
+        for b in range(m):
+            total[b] = mean[entry(component[first + b], means), i]
+        if random:
+            for j in range(d):
+                own = z[j]
+                for b in range(m):
+                    total[b] += factor[entry(component[first + b], factors), i, j] * own[b]
+        for b in range(m):
+            out[first + b, i] = total[b]
+
+
+@jit
+def write_components(world, stretch, component):
+    """The component of each round: drawn with the given cumulative probabilities, or taken in turn where there are none."""
+    n_components = world.mean.shape[0]
+    for b in range(component.size):
+        time, c = stretch.start + b + 1, 0
+        if world.cumulative.size == 0:
+            c = (time - 1) % n_components
+        elif n_components > 1:
+            u, _ = uniform_pair(stretch.seed, stretch.cell, stretch.replicate, (time - 1) // world.hold + 1, COMPONENT)
+            while c < n_components - 1 and u >= world.cumulative[c]:
+                c += 1
+        component[b] = c
+
+
+@jit
+def fill_tape(world, stretch, tape):
     """A stretch of rounds of one replicate: everything random about them, before any decision.
 
-    The component c of a round is drawn with the given cumulative probabilities (or taken in turn where there are none);
-    x = mean_c + F_c z,  e = error_mean_c + E_c z' with z, z' standardized and independent.
+    With c the component of a round, x = mean_c + F_c z,  e = error_mean_c + E_c z' with z, z' standardized and independent; where it is
+    known, E[x | x~] = offset_c + G_c x~.
     """
-    n_components, d = world.mean.shape
-    seed, cell, replicate, start = stretch.seed, stretch.cell, stretch.replicate, stretch.start
-    for b in range(tape.noise.size):
-        time = start + b + 1
-        tape.uniform[b], tape.luck[b] = uniform_pair(seed, cell, replicate, time, DECISION)
-        c = 0
-        if n_components > 1:
-            if world.cumulative.size == 0:
-                c = (time - 1) % n_components
-            else:
-                u, _ = uniform_pair(seed, cell, replicate, (time - 1) // world.hold + 1, COMPONENT)
-                while c < n_components - 1 and u >= world.cumulative[c]:
-                    c += 1
-        tape.component[b] = c
+    n, d = tape.context.shape
+    seed, cell, replicate = stretch.seed, stretch.cell, stretch.replicate
+    z, u, v, tails = np.empty((d, STRIP)), np.empty(STRIP), np.empty(STRIP), np.empty(STRIP, dtype=np.int64)
+    component = tape.component
+    write_components(world, stretch, component)
+    write_uniforms(seed, cell, replicate, stretch.start + 1, DECISION, tape.uniform, tape.luck)
+    for first in range(0, n, STRIP):
+        m, time = min(STRIP, n - first), stretch.start + first + 1
         if world.random_context:
-            fill_standardized(world.context_kind, 0.0, seed, cell, replicate, time, CONTEXT, z, d)
-        combine(world.mean, c, world.factor, entry(c, world.factor.shape[0]), z, world.random_context, tape.context, b)
+            write_vectors(world.context_kind, 0.0, seed, cell, replicate, time, CONTEXT, z, m, u, v, tails)
+        combine(world.mean, world.factor, world.random_context, component, z, m, tape.context, first)
         if world.random_error:
-            fill_standardized(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z, d)
-        means, factors = world.error_mean.shape[0], world.error_factor.shape[0]
-        combine(world.error_mean, entry(c, means), world.error_factor, entry(c, factors), z, world.random_error, tape.error, b)
-        u, v = uniform_pair(seed, cell, replicate, time, NOISE)
-        tape.noise[b] = world.noise_sd * standardized(world.noise_kind, 0.0, u, v)
+            write_vectors(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z, m, u, v, tails)
+        combine(world.error_mean, world.error_factor, world.random_error, component, z, m, tape.error, first)
+        if world.gain.shape[0] > 0:
+            for i in range(d):
+                for b in range(m):
+                    z[i, b] = tape.context[first + b, i] + tape.error[first + b, i]
+            combine(world.offset, world.gain, True, component, z, m, tape.guess, first)
+        noise = tape.noise[first : first + m]
+        write_uniforms(seed, cell, replicate, time, NOISE, u[:m], v[:m])
+        write_standardized(world.noise_kind, 0.0, u[:m], v[:m], noise, tails)
+        for b in range(m):
+            noise[b] *= world.noise_sd
 
 
 @spliced
-def regrets(theta, t, x, probabilities, allowed, m, floor):
+def regrets(theta, x, probabilities, allowed, floor):
     """Expected loss of one round at the true context, against the best action and against its clipped version.
 
     standard: max_a <theta_a, x> - sum_a pi(a) <theta_a, x>;  the clipped benchmark plays 1 - (n - 1) floor on the best of n.
     """
     best, everyone, mine, n = -np.inf, 0.0, 0.0, 0
     for a in range(probabilities.size):
-        if allowed[m, a]:
-            value = 0.0
-            for i in range(x.size):
-                value += theta[t, a, i] * x[i]
+        if allowed[a]:
+            value = dot(item(theta, a), x, x.size)
             best = max(best, value)
             everyone += value
             mine += probabilities[a] * value
@@ -1788,10 +1921,10 @@ def observe(tape, b, carried, x, predicted):
 @spliced
 def reward_of(tape, b, x, action):
     """r = <theta_a, x> + eta."""
-    t = entry(b, tape.theta.shape[0])
+    theta = item(item(tape.theta, entry(b, tape.theta.shape[0])), action)
     r = tape.noise[b]
     for i in range(x.size):
-        r += tape.theta[t, action, i] * x[i]
+        r += theta[i] * x[i]
     return r
 
 
@@ -1819,30 +1952,43 @@ def run_block(
     clipped regret, carried feature, guarded fits); records holds the first two and the last, arm_errors |theta_a - theta*_a| per
     arm, at the rounds of `record_at`. Where `written` has room for the rounds, what was seen and done in each is put there.
     """
+    d, n_actions = tape.context.shape[1], spec[N_ACTIONS]
+    p = d + spec[INTERCEPT]
+    errors = pack_errors(tape.error_cov, spec[INTERCEPT])
+    room = np.ones(d + 2 * p), np.empty(n_actions), np.empty(work_size(n_actions, p))
+    memory = sums.reshape(sums.size), fit.reshape(fit.size), extra
+    given = spec, tuning, plan, known, tape, errors, benchmark
+    return play_block(given, memory, totals, record_at, next_record, start, (records, arm_errors), written, room)
+
+
+@jit
+def play_block(given, memory, totals, record_at, next_record, start, recorded, written, room):
+    """The loop of `run_block`."""
+    spec, tuning, plan, known, tape, errors, benchmark = borrowed(given)
+    sums, fit, extra = borrowed(memory)
+    totals, record_at, written = borrowed((totals, record_at, written))
+    records, arm_errors = borrowed(recorded)
+    vectors, out, work = borrowed(room)
     n_rounds, d = tape.context.shape
     writes = written.rewards.size == n_rounds
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
-    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     width, report = fit_width(p), p + packed_size(p) + REPORT
     shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
-    x = np.empty(d)
-    z = np.ones(p)
-    seen = z if spec[ACTS_ON] == PREDICTED else np.empty(p)
-    predicted = z[spec[INTERCEPT] :]
-    out = np.empty(n_actions)
-    work = np.empty(work_size(n_actions, p))
-    error = pack_errors(tape.error_cov, spec[INTERCEPT])
+    x, z = part(vectors, 0, d), part(vectors, d, p)
+    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, p)
+    predicted = part(z, spec[INTERCEPT], d)
     learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):
-        t, m, g = entry(b, tape.theta.shape[0]), entry(b, tape.allowed.shape[0]), entry(b, tape.guess.shape[0])
+        theta = item(tape.theta, entry(b, tape.theta.shape[0]))
+        allowed = item(tape.allowed, entry(b, tape.allowed.shape[0]))
+        error = item(errors, entry(tape.component[b], errors.shape[0]))
         observe(tape, b, totals[2], x, predicted)
-        k = entry(b, known.shape[0])
-        c = entry(tape.component[b], error.shape[0])
         if spec[ACTS_ON] != PREDICTED:
-            calibrate(spec, sums, fit, z, error, c, seen, work)
-        propose(spec, tuning, fit, extra, z, seen, tape.allowed, m, plan.floor[b], plan.exploring[b], known, k, tape.guess, g, out, work)
+            calibrate(spec, sums, fit, z, error, seen, work)
+        acted_on, guess = item(known, entry(b, known.shape[0])), item(tape.guess, entry(b, tape.guess.shape[0]))
+        propose(spec, tuning, fit, extra, z, seen, allowed, plan.floor[b], plan.exploring[b], acted_on, guess, out, work)
         action = draw(out, tape.uniform[b])
-        standard, clipped = regrets(tape.theta, t, x, out, tape.allowed, m, benchmark[b])
+        standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
         totals[0] += standard
         totals[1] += clipped
         if tape.carry_index >= 0:
@@ -1850,29 +1996,28 @@ def run_block(
         reward = reward_of(tape, b, x, action)
         if writes:
             write_round(written, b, predicted, out, action, reward)
+        propensity, stabilizer = out[action], item(plan.stabilizer, entry(b, plan.stabilizer.shape[0]))
+        refit, correcting = plan.refit[b], plan.correcting[b]
         learn(
             spec,
             tuning,
-            plan.stabilizer,
-            entry(b, plan.stabilizer.shape[0]),
+            stabilizer,
             sums,
             fit,
             extra,
             z,
             seen,
             error,
-            c,
-            tape.allowed,
-            m,
+            allowed,
             action,
-            out[action],
+            propensity,
             reward,
             tape.luck[b],
-            plan.refit[b],
-            plan.correcting[b],
+            refit,
+            correcting,
             work,
         )
-        if plan.refit[b]:
+        if refit:
             for a in range(n_actions):
                 totals[3] += fit[(shown + a) * width + report] == GUARDED
         if next_record < record_at.size and record_at[next_record] == start + b + 1:
@@ -1882,7 +2027,7 @@ def run_block(
             for a in range(n_actions):
                 gap = 0.0
                 for i in range(d):
-                    gap += (fit[(shown + a) * width + spec[INTERCEPT] + i] - tape.theta[t, a, i]) ** 2
+                    gap += (fit[(shown + a) * width + spec[INTERCEPT] + i] - theta[a, i]) ** 2
                 arm_errors[next_record, a] = math.sqrt(gap) if learns else np.nan
             next_record += 1
     return next_record

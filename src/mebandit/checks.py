@@ -120,7 +120,7 @@ def square(what: str, value: Any, dim: int) -> Floats:
 def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
     matrix = floats(what, square(what, value, dim), (dim, dim))
-    if not _kernels.is_covariance(matrix, np.empty((dim + 1) * (dim + 2) // 2)):
+    if not _kernels.is_covariance(matrix, np.empty(dim * (dim + 5) // 2)):
         scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
         gap = np.abs(matrix - matrix.T)
         if (gap > 1e-9 * scale).any():
@@ -136,7 +136,7 @@ def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
         return covariance(what, value, dim)[None]
     array = floats(what, value, (rounds, dim, dim))
     for t in range(rounds):
-        if not _kernels.is_covariance(array[t], np.empty((dim + 1) * (dim + 2) // 2)):
+        if not _kernels.is_covariance(array[t], np.empty(dim * (dim + 5) // 2)):
             covariance(f"{what}[{t}]", array[t], dim)
     return array
 

@@ -80,7 +80,7 @@ class Trajectory:
             observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.luck[b]))
             pi = checks.probabilities(f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed)
             action = _kernels.draw(pi, tape.uniform[b])
-            self.totals[:2] += _kernels.regrets(tape.theta, b % len(tape.theta), x, pi, tape.allowed, b % len(tape.allowed), benchmark[b])
+            self.totals[:2] += _kernels.regrets(theta, x, pi, allowed, benchmark[b])
             if tape.carry_index >= 0:
                 self.totals[2] = tape.carry_decay * self.totals[2] + tape.carry_gain[action]
             reward = _kernels.reward_of(tape, b, x, action)

@@ -81,7 +81,7 @@ class Stretch(NamedTuple):
 
 
 class World(NamedTuple):
-    """An environment as the compiled code sees it: a mixture over components of (context, error), and reward noise."""
+    """An environment as the compiled code sees it: a mixture over components of (context, error), rewards, and what past actions do."""
 
     cumulative: Floats
     """cumulative probabilities of the components, (C,); empty: the components are taken in turn"""
@@ -100,6 +100,18 @@ class World(NamedTuple):
     error_df: float
     noise_kind: int
     noise_sd: float
+    theta: Floats
+    """θ*, (K, d)"""
+    error_cov: Floats
+    """Σ_e by component, as reported to the learner, (C or 1, d, d)"""
+    offset: Floats
+    """E[x | x̃] = offset + gain x̃ by component, (C or 1, d); empty where that is not known"""
+    gain: Floats
+    carry_index: int
+    """the feature that past actions drive (HeartSteps' burden), or -1"""
+    carry_decay: float
+    carry_gain: Floats
+    """B_{t+1} = decay B_t + gain[a_t], (K,)"""
 
 
 class Tape(NamedTuple):

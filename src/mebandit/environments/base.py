@@ -54,33 +54,30 @@ class Wrapped:
         return self.world.dim
 
 
-def draw_tape(
-    world: World,
-    stretch: Stretch,
-    *,
-    theta: Floats,
-    error_cov: Floats,
-    carry: tuple[int, float, Floats] | None = None,
-) -> Tape:
+def unknown(dim: int) -> tuple[Floats, Floats]:
+    """`World.offset` and `World.gain` where E[x | x̃] is not an affine function that is known."""
+    return np.empty((0, dim)), np.empty((0, dim, dim))
+
+
+def draw_tape(world: World, stretch: Stretch) -> Tape:
     """A tape from a world: the mixture is drawn with counted random numbers, the rest is given."""
-    n, d, k = stretch.stop - stretch.start, world.mean.shape[1], theta.shape[-2]
-    index, decay, gain = carry if carry is not None else (-1, 0.0, np.zeros(k))
+    n, (k, d) = stretch.stop - stretch.start, world.theta.shape
     tape = Tape(
         context=np.empty((n, d)),
         error=np.empty((n, d)),
         component=np.empty(n, dtype=np.int64),
-        error_cov=error_cov,
+        error_cov=world.error_cov,
         noise=np.empty(n),
         uniform=np.empty(n),
         luck=np.empty(n),
         allowed=np.ones((1, k), dtype=np.bool_),
-        theta=theta,
-        guess=np.full((1, d), np.nan),
-        carry_index=index,
-        carry_decay=decay,
-        carry_gain=gain,
+        theta=world.theta[None],
+        guess=np.empty((n, d)) if len(world.gain) else np.full((1, d), np.nan),
+        carry_index=world.carry_index,
+        carry_decay=world.carry_decay,
+        carry_gain=world.carry_gain,
     )
-    _kernels.fill_tape(world, stretch, tape, np.empty(d))
+    _kernels.fill_tape(world, stretch, tape)
     return tape
 
 

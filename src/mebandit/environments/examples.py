@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import draw_tape
+from mebandit.environments.base import draw_tape, unknown
 from mebandit.values import Floats, Stretch, Tape, World
 
 
@@ -16,11 +16,15 @@ def _world(
     probabilities: Floats,
     error_mean: Floats,
     error_factor: Floats,
+    error_cov: Floats,
+    theta: Floats,
+    predictor: tuple[Floats, Floats] | None = None,
     error_kind: int = _kernels.NORMAL,
     noise_kind: int = _kernels.NORMAL,
     noise_sd: float = 0.0,
 ) -> World:
-    """A world whose context takes finitely many values."""
+    """A world whose context takes finitely many values; `predictor` has the offset and the gain of E[x | x̃], if that is affine."""
+    offset, gain = predictor if predictor is not None else unknown(mean.shape[1])
     return World(
         cumulative=np.cumsum(probabilities),
         mean=mean,
@@ -35,6 +39,13 @@ def _world(
         error_df=0.0,
         noise_kind=noise_kind,
         noise_sd=noise_sd,
+        theta=theta,
+        error_cov=error_cov,
+        offset=offset,
+        gain=gain,
+        carry_index=-1,
+        carry_decay=0.0,
+        carry_gain=np.zeros(len(theta)),
     )
 
 
@@ -52,24 +63,22 @@ class Example21:
     def __post_init__(self) -> None:
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
-    def tape(self, stretch: Stretch) -> Tape:
+    def world_of(self, stretch: Stretch) -> World:
         x = np.array([[0.2], [0.2], [-0.2], [-0.2]])
         seen = np.array([[1.0], [-1.0], [1.0], [-1.0]])
-        world = _world(
+        return _world(
             mean=x,
             probabilities=np.array([0.3, 0.2, 0.2, 0.3]),
             error_mean=seen - x,
             error_factor=np.zeros((1, 1, 1)),
+            error_cov=np.array([[[0.96]]]),
+            theta=np.array([[-1.0], [1.0]]),
+            predictor=(np.zeros((1, 1)), np.full((1, 1, 1), 0.04)),  # P(x = 0.2 | x̃ = 1) = 0.6
             noise_sd=self.noise_sd,
         )
-        tape = draw_tape(
-            world,
-            stretch,
-            theta=np.array([[[-1.0], [1.0]]]),
-            error_cov=np.array([[[0.96]]]),
-        )
-        # P(x = 0.2 | x̃ = 1) = 0.6, so E[x | x̃] = 0.04 x̃.
-        return tape._replace(guess=0.04 * (tape.context + tape.error))
+
+    def tape(self, stretch: Stretch) -> Tape:
+        return draw_tape(self.world_of(stretch), stretch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +98,12 @@ class ExampleB1:
         checks.number("rho", self.rho, "be in [0, 1)", 0.0, 1 - 1e-12)
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
-    def tape(self, stretch: Stretch) -> Tape:
+    def world_of(self, stretch: Stretch) -> World:
         x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
-        return _proportional_error_tape(x, self.rho, self.noise_sd, stretch)
+        return _proportional_error_world(x, self.rho, self.noise_sd)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        return draw_tape(self.world_of(stretch), stretch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,27 +125,30 @@ class SmallError:
         checks.number("rho", self.rho, "be in [0, 1)", 0.0, 1 - 1e-12)
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
-    def tape(self, stretch: Stretch) -> Tape:
+    def world_of(self, stretch: Stretch) -> World:
         angle = 2 * np.pi * (np.arange(self.contexts) + 0.25) / self.contexts
         x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
         seen = np.concatenate([x + sign * self.rho * x[:, :1] for sign in (-1, 1)])
-        return _proportional_error_tape(x / np.linalg.norm(seen, axis=1).max(), self.rho, self.noise_sd, stretch)
+        return _proportional_error_world(x / np.linalg.norm(seen, axis=1).max(), self.rho, self.noise_sd)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        return draw_tape(self.world_of(stretch), stretch)
 
 
-def _proportional_error_tape(x: Floats, rho: float, noise_sd: float, stretch: Stretch) -> Tape:
+def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
     """Contexts drawn from the rows of x; ε = ±ρ x_1 (1, 1)'; θ_1 = (1, 0) = -θ_0; Σe = ρ² E[x_1²] 11' overall."""
     factor = np.zeros((len(x), 2, 2))
     factor[:, :, 0] = rho * x[:, :1]
-    world = _world(
+    return _world(
         mean=x,
         probabilities=np.full(len(x), 1 / len(x)),
         error_mean=np.zeros((1, 2)),
         error_factor=factor,
+        error_cov=np.full((1, 2, 2), rho**2 * float((x[:, 0] ** 2).mean())),
+        theta=np.array([[-1.0, 0.0], [1.0, 0.0]]),
         error_kind=_kernels.TWO_POINT,
         noise_sd=noise_sd,
     )
-    error_cov = np.full((1, 2, 2), rho**2 * float((x[:, 0] ** 2).mean()))
-    return draw_tape(world, stretch, theta=np.array([[[-1.0, 0.0], [1.0, 0.0]]]), error_cov=error_cov)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,20 +162,19 @@ class ExampleB2:
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = 1
 
-    def tape(self, stretch: Stretch) -> Tape:
-        world = _world(
+    def world_of(self, stretch: Stretch) -> World:
+        return _world(
             mean=np.ones((1, 1)),
             probabilities=np.ones(1),
             error_mean=np.zeros((1, 1)),
             error_factor=np.full((1, 1, 1), 2 / np.sqrt(3)),
+            error_cov=np.full((1, 1, 1), 4 / 3),
+            theta=np.array([[-1.0], [1.0]]),
+            predictor=(np.ones((1, 1)), np.zeros((1, 1, 1))),
             error_kind=_kernels.UNIFORM_NOISE,
             noise_kind=_kernels.UNIFORM_NOISE,
             noise_sd=0.1 / np.sqrt(3),
         )
-        tape = draw_tape(
-            world,
-            stretch,
-            theta=np.array([[[-1.0], [1.0]]]),
-            error_cov=np.full((1, 1, 1), 4 / 3),
-        )
-        return tape._replace(guess=np.ones((1, 1)))
+
+    def tape(self, stretch: Stretch) -> Tape:
+        return draw_tape(self.world_of(stretch), stretch)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import CONTEXTS, ERRORS, draw_tape, square_root
+from mebandit.environments.base import CONTEXTS, ERRORS, draw_tape, square_root, unknown
 from mebandit.values import Floats, Stretch, Tape, World
 
 Matrix = Any
@@ -69,19 +69,16 @@ class Gaussian:
         return len(self.theta[0])
 
     @cached_property
-    def _theta(self) -> Floats:
-        return np.array(self.theta)[None]
-
-    @cached_property
     def _error_covs(self) -> Floats:
         return np.array(self.error_cov).reshape(-1, self.dim, self.dim)
 
     @cached_property
     def _world(self) -> World:
         levels = len(self._error_covs)
+        mean, gain = np.array(self.mean), self._gains
         return World(
             cumulative=np.arange(1, levels + 1) / levels,
-            mean=np.tile(np.array(self.mean), (levels, 1)),
+            mean=np.tile(mean, (levels, 1)),
             factor=square_root(np.array(self.cov))[None],
             error_mean=np.zeros((1, self.dim)),
             error_factor=np.stack([square_root(s) for s in self._error_covs]),
@@ -93,20 +90,25 @@ class Gaussian:
             error_df=float(self.error_df),
             noise_kind=_kernels.NORMAL,
             noise_sd=float(self.noise_sd),
+            theta=np.array(self.theta),
+            error_cov=self._error_covs,
+            offset=mean - gain @ mean,
+            gain=gain,
+            carry_index=-1,
+            carry_decay=0.0,
+            carry_gain=np.zeros(self.n_actions),
         )
 
     @cached_property
     def _gains(self) -> Floats:
-        """Sx (Sx + Σe)^-1 for every error level: E[x | x̃] = mean + gain (x̃ - mean) under normal error."""
+        """G = Sx (Sx + Σe)^-1 for every error level: E[x | x̃] = mean + G (x̃ - mean) where both are normal."""
+        if self.error != "normal" or self.context != "normal":
+            return unknown(self.dim)[1]
         cov = np.array(self.cov)
         return np.stack([cov @ np.linalg.pinv(cov + s, hermitian=True) for s in self._error_covs])
 
+    def world_of(self, stretch: Stretch) -> World:
+        return self._world
+
     def tape(self, stretch: Stretch) -> Tape:
-        tape = draw_tape(self._world, stretch, theta=self._theta, error_cov=self._error_covs)
-        if self.error != "normal" or self.context != "normal":
-            return tape
-        mean = np.array(self.mean)
-        away = tape.context + tape.error - mean
-        gains = self._gains
-        shrunk = away @ gains[0].T if len(gains) == 1 else np.einsum("bij,bj->bi", gains[tape.component], away)
-        return tape._replace(guess=mean + shrunk)
+        return draw_tape(self.world_of(stretch), stretch)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import draw_tape, square_root
+from mebandit.environments.base import draw_tape, square_root, unknown
 from mebandit.values import Floats, Integers, Stretch, Tape, World
 
 FEATURES = ("intercept", "yesterday", "prior30", "temperature", "variation", "home", "burden")
@@ -242,7 +242,7 @@ class HeartSteps:
         return cov
 
     @cached_property
-    def _world_of(self) -> Callable[[int], World]:
+    def _worlds(self) -> Callable[[int], World]:
         return cache(self._build_world)
 
     def _build_world(self, user: int) -> World:
@@ -261,6 +261,13 @@ class HeartSteps:
             error_df=0.0,
             noise_kind=_kernels.NORMAL,
             noise_sd=float(self.noise_sd),
+            theta=self.users.theta[user],
+            error_cov=self.error_cov[None],
+            offset=unknown(self.dim)[0],
+            gain=unknown(self.dim)[1],
+            carry_index=BURDEN,
+            carry_decay=float(self.decay),
+            carry_gain=np.array([0.0, 1.0]),
         )
 
     def user_of(self, stretch: Stretch) -> int:
@@ -274,12 +281,8 @@ class HeartSteps:
         keys = [_kernels.uniform_pair(stretch.seed, 0, turn, user, _kernels.USER)[0] for user in range(len(self.users.theta))]
         return int(np.argsort(keys)[place])
 
+    def world_of(self, stretch: Stretch) -> World:
+        return self._worlds(self.user_of(stretch))
+
     def tape(self, stretch: Stretch) -> Tape:
-        user = self.user_of(stretch)
-        return draw_tape(
-            self._world_of(user),
-            stretch,
-            theta=self.users.theta[user : user + 1],
-            error_cov=self.error_cov[None],
-            carry=(BURDEN, self.decay, np.array([0.0, 1.0])),
-        )
+        return draw_tape(self.world_of(stretch), stretch)
