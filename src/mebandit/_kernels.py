@@ -107,7 +107,12 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 # these numbers on.
 LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
 
-NORMAL, STUDENT_T, UNIFORM_NOISE, TWO_POINT, EXPONENTIAL = 0, 1, 2, 3, 4
+# Distributions of standardized variates.
+NORMAL: int = 0
+STUDENT_T: int = 1
+UNIFORM_NOISE: int = 2
+TWO_POINT: int = 3
+EXPONENTIAL: int = 4
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
