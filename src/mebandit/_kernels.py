@@ -288,8 +288,14 @@ def solve_factored(a, p, b):
         b[k] = s
 
 
-@spliced
+@jit
 def quadratic_form(a, p, z, work):
+    """`quadratic_form_of` with the most usual dimension known to the compiler."""
+    return quadratic_form_of(a, 5, z, work) if p == 5 else quadratic_form_of(a, p, z, work)
+
+
+@spliced
+def quadratic_form_of(a, p, z, work):
     """z' A^-1 z from the factor of A."""
     for i in range(p):
         work[i] = z[i]
@@ -1152,58 +1158,64 @@ def add_outer(meat, psi, m, p, apart):
 
 @jit
 def learn_context(tuning, sums, n_actions, z, error):
+    """`learn_context_of` with the most usual dimension known to the compiler."""
+    if z.size == 5:
+        learn_context_of(5, tuning, sums, n_actions, z, error)
+    else:
+        learn_context_of(z.size, tuning, sums, n_actions, z, error)
+
+
+@spliced
+def learn_context_of(p, tuning, sums, n_actions, z, error):
     """Take the predicted context of a round into its sums."""
-    p = z.size
-    size = packed_size(p)
-    width = row_width(p)
-    steady = (2 * n_actions + 1) * width
-    recent = steady + width
-    powers = 2 * n_actions * width + TERMS + p + 2 * size + 2
-    n, k = sums[steady + COUNT], 0
+    size, width = packed_size(p), row_width(p)
+    first, gram, ending = 2 * n_actions * width, TERMS + p, TERMS + p + 2 * size + 2
+    cubes, fourths = part(sums, first + ending, p), part(sums, first + width + ending, p)
+    sixths = part(sums, first + 2 * width + ending, p)
+    steady, recent = part(sums, first + width, width), part(sums, first + 2 * width, width)
+    n, k = steady[COUNT], gram
     if n >= 10.0:
         share = 1.0 / n
         for i in range(p):
-            mean = sums[steady + TERMS + i] * share
-            most = 16.0 * max(sums[steady + TERMS + p + k] * share - mean * mean, 0.0)
+            mean = steady[TERMS + i] * share
+            most = 16.0 * max(steady[k] * share - mean * mean, 0.0)
             away = z[i] - mean
             square = away * away
             if square > most:
                 away, square = math.copysign(math.sqrt(most), away), most
-            sums[powers + i] += away * square
-            sums[powers + width + i] += square * square
-            sums[powers + 2 * width + i] += square * square * square
+            cubes[i] += away * square
+            fourths[i] += square * square
+            sixths[i] += square * square * square
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
-    m = sums[recent + WEIGHT]
-    k = recent + TERMS + p
+    m, k = recent[WEIGHT], gram
     if m > 0.0:
-        sums[recent + COUNT] += 1.0
-        add_error(part(sums, recent, width), p, 1.0, error)
+        recent[COUNT] += 1.0
+        add_error(recent, p, 1.0, error)
         share = 1.0 / m
         for i in range(p):
-            away = z[i] - sums[recent + TERMS + i] * share
-            for j in range(i, p):
-                sums[k] += away * (z[j] - sums[recent + TERMS + j] * share)
-                k += 1
-    sums[recent + WEIGHT] = keep * m + 1.0
+            away = z[i] - recent[TERMS + i] * share
+            for j in range(p - i):
+                recent[k + j] += away * (z[i + j] - recent[TERMS + i + j] * share)
+            k += p - i
+    recent[WEIGHT] = keep * m + 1.0
     for i in range(p):
-        sums[recent + TERMS + i] = keep * sums[recent + TERMS + i] + z[i]
-    add_context(part(sums, steady, width), z, error)
+        recent[TERMS + i] = keep * recent[TERMS + i] + z[i]
+    add_context(steady, p, z, error)
 
 
 @spliced
-def add_context(s, z, error):
+def add_context(s, p, z, error):
     """Sums of x~, x~x~' and Sigma_e."""
-    p = z.size
     s[COUNT] += 1.0
     s[WEIGHT] += 1.0
     add_error(s, p, 1.0, error)
     k = TERMS + p
     for i in range(p):
         s[TERMS + i] += z[i]
-        for j in range(i, p):
-            s[k] += z[i] * z[j]
-            k += 1
+        for j in range(p - i):
+            s[k + j] += z[i] * z[i + j]
+        k += p - i
 
 
 @jit
