@@ -197,24 +197,37 @@ def test_a_cluster_gives_what_threads_give(cluster: Machines, tmp_path: Path) ->
     assert far_data.replicates.equals(near_data.replicates)
 
 
-def test_an_interruption_takes_the_tasks_back(cluster: Machines, tmp_path: Path) -> None:
+def tasks(client: Client) -> int:
+    return int(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+
+
+def test_an_interruption_ends_the_command_with_one_sentence(cluster: Machines, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC.replace("replicates = 12", "replicates = 1000"))
-    process = subprocess.Popen(
-        command("simulate", "spec.toml", "--scheduler", cluster.address), cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    arguments = command("simulate", "spec.toml", "--scheduler", cluster.address)
+    process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     with cluster.client() as client:
-
-        def tasks() -> int:
-            return int(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
-
-        while process.poll() is None and tasks() == 0:
+        while process.poll() is None and tasks(client) == 0:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted;")
         assert "Traceback" not in errors
-        while tasks():
+
+
+def test_an_interruption_takes_the_tasks_back(cluster: Machines) -> None:
+    """Also where the client lives on, and somebody (here: pytest) holds on to the frames that know the tasks."""
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with cluster.client() as client:
+        with pytest.raises(KeyboardInterrupt):
+            mb.simulate(mb.environments.Gaussian(), [mb.meb(2, 5)], horizon=100_000, replicates=100, workers=client, progress=interrupt)
+        for _ in range(500):
+            if tasks(client) == 0:
+                break
             time.sleep(0.01)
+        assert tasks(client) == 0
 
 
 def test_an_address_without_a_scheduler_is_refused_in_one_sentence(
