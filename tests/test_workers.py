@@ -302,12 +302,17 @@ def test_threads_give_results_in_order_and_pass_errors_on(number: int) -> None:
             list(pool.in_order(lambda i: 1 / (3 - i), range(20), lambda: None))
 
 
-@pytest.mark.parametrize(
-    ("pace", "left", "threads", "size"),
-    [(0.0, 1000, 8, 1), (0.1, 1000, 8, 20), (0.1, 80, 8, 10), (5.0, 1000, 8, 1), (0.5, 0, 8, 4), (0.1, 3, 8, 1)],
-)
-def test_a_task_is_some_seconds_of_work_but_no_more_than_a_threads_share(pace: float, left: int, threads: int, size: int) -> None:
-    assert workers._group_size(pace, left, threads) == size
+def test_a_task_is_some_seconds_of_work_and_a_bounded_result() -> None:
+    small, large = np.zeros(10), np.zeros(2 << 20)  # 16 MiB
+    for seconds, results, left, size in (
+        (0.5, [small] * 5, 1000, 20),  # a tenth of a second each
+        (0.5, [small] * 5, 80, 10),  # eight threads share what is left
+        (0.5, [small] * 5, 3, 1),
+        (0.5, [small] * 5, 0, 20),  # nobody knows how much is left
+        (9.0, [small], 1000, 1),
+        (0.5, [large] * 5, 1000, 3),  # more would not fit
+    ):
+        assert workers._group_size(workers._share(seconds, results), left, threads=8) == size
 
 
 def test_few_tasks_are_on_their_way_at_a_time(cluster: Machines) -> None:

@@ -36,6 +36,8 @@ PATIENCE = 5.0
 """seconds in which a scheduler has to answer"""
 TASK = 2.0
 """seconds that a task of a cluster should take: many times what sending it costs, and little to do again if its worker dies"""
+ROOM = 64 << 20
+"""bytes that the results of a task should take, at most"""
 AHEAD = 2
 """pieces or tasks that are handed out for each thread"""
 
@@ -122,22 +124,22 @@ class Cluster:
     def in_order(self, work: Callable[[P], R], pieces: Iterable[P], done: Callable[[], None]) -> Iterator[R]:
         """work(piece) for each piece, in their order; `done` is called after each.
 
-        Consecutive pieces go out together, as many as make a task of some seconds.
+        Consecutive pieces go out together, as many as make a task of some seconds; the first go alone, to see what one takes.
         """
-        left, pace = iter(pieces), 0.0
+        left, share = iter(pieces), 1.0
         versions = {name: str(import_module(name).__version__) for name in ("mebandit", "numpy", "numba")}
         run = _travelling()
         while True:
             threads = self._threads()
             while len(self._waiting) < AHEAD * threads:
-                group = list(islice(left, _group_size(pace, length_hint(left), threads)))
+                group = list(islice(left, _group_size(share, length_hint(left), threads)))
                 if not group:
                     break
                 self._waiting.append(self.client.submit(run, versions, _sealed(partial(_timed, work, group)), pure=False))
             if not self._waiting:
                 return
             seconds, results = self._result()
-            pace = seconds / len(results)
+            share = _share(seconds, results)
             for result in results:
                 done()
                 yield result
@@ -173,9 +175,16 @@ class Cluster:
         return seconds, results
 
 
-def _group_size(pace: float, left: int, threads: int) -> int:
-    """How many pieces make a task: some seconds of work, but no more than a thread's share of what is left, if that is known."""
-    size = max(int(TASK / pace), 1) if pace > 0 else 1
+def _share(seconds: float, results: list[Any]) -> float:
+    """The part of a task that one piece is, by the time it took and by the room that its result takes."""
+    from dask.sizeof import sizeof
+
+    return float(max(seconds / TASK, sizeof(results) / ROOM) / len(results))
+
+
+def _group_size(share: float, left: int, threads: int) -> int:
+    """How many pieces make a task, each being this share of one; but no more than a thread's part of what is left, if that is known."""
+    size = max(int(1 / share), 1)
     return min(size, ceil(left / threads)) if left else size
 
 
