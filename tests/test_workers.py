@@ -303,7 +303,7 @@ def test_threads_give_results_in_order_and_pass_errors_on(number: int) -> None:
 
 
 def test_a_task_is_some_seconds_of_work_and_a_bounded_result() -> None:
-    small, large = np.zeros(10), np.zeros(2 << 20)  # 16 MiB
+    small, large = np.zeros(10), np.zeros(1 << 20)  # 8 MiB
     for seconds, results, left, size in (
         (0.5, [small] * 5, 1000, 20),  # a tenth of a second each
         (0.5, [small] * 5, 80, 10),  # eight threads share what is left
@@ -320,11 +320,11 @@ def test_few_tasks_are_on_their_way_at_a_time(cluster: Machines) -> None:
     taken = []
 
     def pieces() -> Iterator[int]:
-        for i in range(200):
+        for i in range(1000):
             taken.append(i)
             yield i
 
     with cluster.client() as client, Cluster(client, own=False) as pool:
         results = pool.in_order(lambda i: time.sleep(0.25) or i, pieces(), lambda: None)  # type: ignore[func-returns-value]
         assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
-        assert len(taken) <= 5 + 2 * 8
+        assert len(taken) < 100

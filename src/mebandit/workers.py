@@ -36,10 +36,14 @@ PATIENCE = 5.0
 """seconds in which a scheduler has to answer"""
 TASK = 2.0
 """seconds that a task of a cluster should take: many times what sending it costs, and little to do again if its worker dies"""
-ROOM = 64 << 20
+ROOM = 32 << 20
 """bytes that the results of a task should take, at most"""
 AHEAD = 2
-"""pieces or tasks that are handed out for each thread"""
+"""pieces that are handed out for each thread of this process"""
+QUEUED = 4
+"""tasks that are handed out for each thread of a cluster: one that grows with its work has to see that there is more than it can do"""
+FEWEST = 8
+"""threads that a cluster is taken to have, at least, since it may be about to start them"""
 
 
 def checked(workers: Any) -> Workers:
@@ -131,7 +135,7 @@ class Cluster:
         run = _travelling()
         while True:
             threads = self._threads()
-            while len(self._waiting) < AHEAD * threads:
+            while len(self._waiting) < QUEUED * threads:
                 group = list(islice(left, _group_size(share, length_hint(left), threads)))
                 if not group:
                     break
@@ -145,11 +149,11 @@ class Cluster:
                 yield result
 
     def _threads(self) -> int:
-        """How many threads the cluster has now. Where it starts workers as there is work for them, it may have none."""
+        """For how many threads there should be work."""
         found = sum(self.client.nthreads().values())
         if found == 0:
             print("mebandit: the cluster has no workers now; waiting for them", file=sys.stderr, flush=True)
-        return max(int(found), 1)
+        return max(int(found), FEWEST)
 
     def _result(self) -> tuple[float, list[Any]]:
         """What the first task gave, once it is done."""
