@@ -279,7 +279,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"propensity": ["p0", "p1", "propensity"], "n_actions": 2}, "propensity must name one column, or one for each of the 2 actions"),
         ({"on_bad": "drop"}, "on_bad must be one of 'refuse', 'set-aside'; got 'drop'."),
         ({"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
-        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"workers": 0}, "workers must be a number of threads of at least 1"),
         ({"unit": "one"}, "unit must name at least two units; got 1."),
         ({"propensity": "p0,p0"}, "propensity must name each column once; got p0, p0."),
         ({"predicted": ["stress", "p0", "p0"]}, "predicted must name each column once"),

@@ -8,7 +8,7 @@ from mebandit.analysis.export import export
 from mebandit.analysis.inference import Analysis, fit
 from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
 from mebandit.analysis.targets import Fitted, LinearRule
-from mebandit.checks import InvalidInput, LogError, MebanditError, SingularMoments
+from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.contracts import check_environment, check_policy
 from mebandit.estimators import Estimate, estimate, estimate_moments
 from mebandit.experiments.planning import Plan, plan
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Analysis",
+    "ClusterError",
     "Decision",
     "ErrorModel",
     "Estimate",

@@ -3,7 +3,8 @@
     MebanditError
     ├── InvalidInput (ValueError)    an argument breaks a rule
     ├── SingularMoments              the data cannot identify the parameters asked for
-    └── LogError                     a stored log or state cannot be read
+    ├── LogError                     a stored log or state cannot be read
+    └── ClusterError                 a cluster cannot be reached, or its workers cannot do the work
 
 A refusal is one sentence with three parts (what, rule, received) and, where there is one, a second with the remedy.
 """
@@ -31,6 +32,10 @@ class SingularMoments(MebanditError):
 
 class LogError(MebanditError):
     """A stored file cannot be read, or does not hold what it should."""
+
+
+class ClusterError(MebanditError):
+    """A cluster cannot be reached, or its workers cannot do the work."""
 
 
 def refuse(what: str, rule: str, received: object, remedy: str = "") -> NoReturn:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Self
 
 import numpy as np
@@ -43,6 +44,8 @@ class Learner:
         """decisions made so far; the next one's id is one more"""
         self.learned = 0
         """rewards learned from so far"""
+        self.origins: tuple[str, ...] = (token_hex(8),)
+        """the histories that its memory is made of, each under a random name, so that none is counted twice"""
         self._state: State = policy.init()
         self._pending: dict[int, Pending] = {}
         self._journal: Journal | None = None
@@ -55,7 +58,8 @@ class Learner:
             self._open_journal(journal, durable)
 
     def _open_journal(self, path: str | Path, durable: bool) -> None:
-        self._journal = Journal(path, policy=settings.to_plain(self.policy), seed=self.seed, durable=durable)
+        plain, (origin, *_) = settings.to_plain(self.policy), self.origins
+        self._journal = Journal(path, policy=plain, seed=self.seed, origin=origin, durable=durable)
 
     def close(self) -> None:
         """Give the journal back, for another learner to go on with; this one can then no longer be used, if it had one."""
@@ -198,12 +202,14 @@ class Learner:
     def merge(self, other: "Learner") -> "Learner":
         """A new learner that knows what both have learned (sites that ran the same policy). Sums add in the order self, other.
 
-        It goes on with this learner's seed and waiting decisions; those of `other` still wait with `other`.
+        It goes on with this learner's seed and waiting decisions; those of `other` still wait with `other`. Learners with a history in
+        common, such as two states of the same one, are refused: its rounds would count twice.
         """
-        if other is self:
-            checks.refuse("the learner to merge", "be another one", "this learner itself", "Its data would count twice.")
         if not isinstance(other, Learner) or other.policy != self.policy:
             checks.refuse("the learner to merge", "run the same policy", checks.shown(getattr(other, "policy", other)))
+        if set(self.origins) & set(other.origins):
+            remedy = "Its rounds would count twice."
+            checks.refuse("the learner to merge", "know other rounds", "one that has a history in common with this one", remedy)
         if not hasattr(self.policy, "merge"):
             checks.refuse("policy", "have a method merge(state, state), to be merged", type(self.policy).__name__)
         merged = Learner(self.policy, seed=self.seed)
@@ -211,6 +217,7 @@ class Learner:
         merged._pending = dict(self._pending)
         merged.decided = self.decided + other.decided
         merged.learned = self.learned + other.learned
+        merged.origins = self.origins + other.origins
         return merged
 
     def save(self, path: str | Path) -> None:
@@ -222,6 +229,7 @@ class Learner:
             "seed": self.seed,
             "decided": self.decided,
             "learned": self.learned,
+            "origins": list(self.origins),
             "state": states.to_plain(self._state),
             "pending": [decision_to_plain(number, waiting) for number, waiting in self._pending.items()],
         }
@@ -242,6 +250,7 @@ class Learner:
         if type(found) is LinearPolicy and not states.alike(learner._state, found.init()):
             raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
         learner.decided, learner.learned = body["decided"], body["learned"]
+        learner.origins = tuple(body.get("origins", learner.origins))
         learner._pending = dict(decision_from_plain(waiting, found.n_actions, found.dim) for waiting in body["pending"])
         return learner
 
@@ -250,6 +259,7 @@ class Learner:
         """The learner that wrote a journal, rebuilt from it and ready to go on with it; a policy of your own class has to be given."""
         header = read_header(journal)
         learner = cls(settings.policy_from(header.get("policy"), policy, journal), seed=header.get("seed", 0))
+        learner.origins = (str(header.get("origin", learner.origins[0])),)
         learner._open_journal(journal, durable)
         try:
             for line, event in read_events(journal):

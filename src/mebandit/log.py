@@ -22,13 +22,13 @@ FORMAT, VERSION = "mebandit-journal", 1
 
 
 class Journal:
-    """An append-only file of events, whose first line says which policy and seed it belongs to.
+    """An append-only file of events, whose first line says which policy, seed and history it belongs to.
 
     An event that cannot be written in full is taken back, so that the call can be made again. One learner at a time may write to it.
     `durable=True` also waits for the disk after each event.
     """
 
-    def __init__(self, path: str | Path, *, policy: dict[str, Any], seed: int, durable: bool = False) -> None:
+    def __init__(self, path: str | Path, *, policy: dict[str, Any], seed: int, origin: str, durable: bool = False) -> None:
         self.path = Path(path)
         self.durable = durable
         try:
@@ -40,7 +40,7 @@ class Journal:
         self._lock()
         self._drop_torn_line()
         if self._file.tell() == 0:
-            self._write({"format": FORMAT, "version": VERSION, "policy": policy, "seed": seed})
+            self._write({"format": FORMAT, "version": VERSION, "policy": policy, "seed": seed, "origin": origin})
             if durable:
                 self._sync_folder()
 

@@ -5,10 +5,9 @@ policy plays; so memory does not grow with the horizon, and neither the number o
 what a policy does. (Its clipped regret is measured against a floor, by default the smallest in the company.)
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from os import cpu_count
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from mebandit.progress import compiling_notice, progress_bar
 from mebandit.results import Results
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape, Written
+from mebandit.workers import Workers, hired
 
 BLOCK = 2048
 """rounds per piece of tape"""
@@ -107,6 +107,62 @@ def _part(written: Written, block: slice) -> Written:
     return Written(written.predicted[block], written.actions[block], written.propensities[block], written.rewards[block])
 
 
+class Played(NamedTuple):
+    """What one replicate gave, by policy."""
+
+    records: Floats
+    """standard regret, clipped regret and guarded fits at the recorded rounds, (policies, times, 3)"""
+    arm_errors: Floats
+    """(policies, times, K)"""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Policies that meet the same luck in one world: everything that a replicate needs, wherever it is played."""
+
+    environment: Environment
+    policies: dict[str, Policy]
+    """those asked for, then the references"""
+    learners: int
+    """how many were asked for"""
+    horizon: int
+    replicates: int
+    seed: int
+    cell: int
+    floor: float | Schedule
+    """that of the clipped benchmark"""
+    record_at: Integers
+
+    def play(self, replicate: int) -> Played:
+        """One replicate of every policy: a pure function of the seed, the cell and the replicate's number."""
+        trajectories = [Trajectory(policy, self.record_at) for policy in self.policies.values()]
+        for start in range(0, self.horizon, BLOCK):
+            stretch = Stretch(self.seed, self.cell, replicate, start, min(start + BLOCK, self.horizon))
+            tape = self.environment.tape(stretch)
+            benchmark = schedules.floors(self.floor, np.arange(start + 1, stretch.stop + 1), self.environment.n_actions)
+            for trajectory in trajectories:
+                trajectory.play(tape, start, benchmark)
+        return Played(np.stack([t.records for t in trajectories]), np.stack([t.arm_errors for t in trajectories]))
+
+    def results(self, played: Iterable[Played]) -> Results:
+        """The results, from what the replicates gave, in their order."""
+        shape = (len(self.policies), self.replicates, self.record_at.size)
+        records, arm_errors = np.empty((*shape, 3)), np.empty((*shape, self.environment.n_actions))
+        for replicate, found in enumerate(played):
+            records[:, replicate], arm_errors[:, replicate] = found
+        settings = {"environment": repr(self.environment), "horizon": self.horizon, "replicates": self.replicates, "seed": self.seed}
+        return Results(
+            policies=tuple(self.policies),
+            references=tuple(self.policies)[self.learners :],
+            times=self.record_at,
+            standard_regret=records[..., 0],
+            clipped_regret=records[..., 1],
+            guarded_fits=records[..., 2],
+            estimation_error=arm_errors,
+            settings=settings | {"cell": self.cell, "floor": repr(self.floor)},
+        )
+
+
 def simulate(
     environment: Environment,
     policies: Sequence[Policy] | Mapping[str, Policy],
@@ -119,7 +175,7 @@ def simulate(
     references: bool = True,
     points: int = 200,
     milestones: Sequence[int] = (),
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Results:
     """Play every policy through the same replicates and report regret, at the true context, and estimation error.
@@ -127,19 +183,50 @@ def simulate(
     `floor` is that of the clipped benchmark; by default the smallest of the policies' floors, so that all of them lie in the class
     over which that benchmark is best. `references` adds uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing
     x) and, where the environment can compute E[x | x̃], the oracle that acts on that. `cell` keys the randomness of one cell of a grid.
-    Curves are kept at about `points` log-spaced rounds and at the `milestones`. Results do not depend on `workers`.
+    Curves are kept at about `points` log-spaced rounds and at the `milestones`. `workers` is a number of threads (by default, all cores),
+    or the address of a Dask scheduler (or its Client) whose workers compute; results do not depend on it.
 
     >>> import mebandit as mb
     >>> results = mb.simulate(mb.environments.Gaussian(error_cov=1.0), [mb.meb(2, 5), mb.lin_ucb(2, 5)], horizon=2000, replicates=4)
     >>> results.policies
     ('MEB', 'UCB', 'uniform', 'oracle on x̃', 'oracle on E[x|x̃]')
     """
+    planned = contest(
+        environment,
+        policies,
+        horizon=horizon,
+        replicates=replicates,
+        seed=seed,
+        cell=cell,
+        floor=floor,
+        references=references,
+        points=points,
+        milestones=milestones,
+    )
+    bar = progress_bar(planned.replicates, "simulating", progress)
+    with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(_kernels.run_block.signatures), progress), bar as done:
+        return planned.results(pool.in_order(planned.play, range(planned.replicates), done))
+
+
+def contest(
+    environment: Environment,
+    policies: Sequence[Policy] | Mapping[str, Policy],
+    *,
+    horizon: int,
+    replicates: int = 20,
+    seed: int = 1,
+    cell: int = 0,
+    floor: float | Schedule | None = None,
+    references: bool = True,
+    points: int = 200,
+    milestones: Sequence[int] = (),
+) -> Contest:
+    """What `simulate` is asked to play, every setting checked."""
     named = named_policies(policies, environment)
     learners = len(named)
     horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
     replicates = checks.integer("replicates", replicates, 1, 2**32 - 1)
     seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
-    workers = checks.integer("workers", workers, 1) if workers is not None else min(cpu_count() or 1, replicates)
     shared = common_floor(named) if floor is None else floor
     schedules.floors(shared, np.array([1]), environment.n_actions)
     if not isinstance(milestones, Sequence):
@@ -148,39 +235,7 @@ def simulate(
     record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
     if references:
         named = named | reference_policies(environment, shared, seed)
-    records = np.empty((len(named), replicates, record_at.size, 3))
-    arm_errors = np.empty((len(named), replicates, record_at.size, environment.n_actions))
-
-    def run(replicate: int) -> None:
-        trajectories = [Trajectory(policy, record_at) for policy in named.values()]
-        for start in range(0, horizon, BLOCK):
-            stretch = Stretch(seed, cell, replicate, start, min(start + BLOCK, horizon))
-            tape = environment.tape(stretch)
-            benchmark = schedules.floors(shared, np.arange(start + 1, stretch.stop + 1), environment.n_actions)
-            for trajectory in trajectories:
-                trajectory.play(tape, start, benchmark)
-        for i, trajectory in enumerate(trajectories):
-            records[i, replicate] = trajectory.records
-            arm_errors[i, replicate] = trajectory.arm_errors
-
-    with compiling_notice(lambda: bool(_kernels.run_block.signatures), progress), progress_bar(replicates, "simulating", progress) as done:
-        if workers == 1:
-            for replicate in range(replicates):
-                run(replicate)
-                done()
-        else:
-            run_threaded(run, replicates, workers, done)
-    return Results(
-        policies=tuple(named),
-        references=tuple(named)[learners:],
-        times=record_at,
-        standard_regret=records[..., 0],
-        clipped_regret=records[..., 1],
-        guarded_fits=records[..., 2],
-        estimation_error=arm_errors,
-        settings={"environment": repr(environment), "horizon": horizon, "replicates": replicates, "seed": seed, "cell": cell}
-        | {"floor": repr(shared)},
-    )
+    return Contest(environment, named, learners, horizon, replicates, seed, cell, shared, record_at)
 
 
 def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed: int, replicate: int = 0, cell: int = 0) -> Log:
@@ -213,17 +268,6 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
 def compile_ahead(progress: bool | None = None) -> None:
     """Compile what every simulation needs, so that it is not counted as simulating; at once where a cache is found."""
     simulate(Gaussian(), [meb(2, 5)], horizon=2, replicates=1, workers=1, progress=progress)
-
-
-def run_threaded(run: Callable[[int], None], n: int, workers: int, done: Callable[[], None]) -> None:
-    """Call run(0), ..., run(n - 1) on several threads (the compiled loop runs without the interpreter's lock)."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for future in as_completed([pool.submit(run, i) for i in range(n)]):
-            future.result()
-            done()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def named_policies(policies: Sequence[Policy] | Mapping[str, Policy], environment: Environment) -> dict[str, Policy]:

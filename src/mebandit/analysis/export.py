@@ -69,7 +69,7 @@ def export(
         unit=unit,
         n_actions=n_actions,
         error_cov=0.0,  # which no layout has a place for
-        workers=workers,
+        workers=None if workers is None else checks.integer("workers", workers, 1),
         progress=progress,
     )
     source = reading.source

@@ -1,8 +1,9 @@
 """Where the rows of a log come from, in pieces of bounded size: Parquet, CSV, a folder of either, a journal, tables and arrays."""
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,20 +144,41 @@ def table_pieces(part: tuple[str, Any], columns: Columns, before: int) -> Iterat
 
 def parquet_pieces(path: Path, columns: Columns, before: int) -> Iterator[tuple[Piece, int]]:
     """One piece for each row group."""
-    import pyarrow.parquet as pq
-
     metadata, start = parquet_file(path).metadata, 0
-    alone = metadata.num_row_groups == 1
-
-    def read(group: int) -> Iterable[Any]:
-        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 20) as file:
-            yield from file.iter_batches(ROWS, row_groups=[group], columns=columns.all, use_threads=alone)
-
+    read = partial(_row_group, path.absolute(), path.stat().st_size, columns.all)
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group).num_rows
         if rows:
             yield Piece(str(path), start, before, partial(read, group)), rows
         start += rows
+
+
+def _row_group(path: Path, size: int, columns: list[str], group: int) -> Iterable[Any]:
+    """The record batches of a row group; the file may be read elsewhere than where the piece was made, and must be the same there."""
+    import pyarrow.parquet as pq
+
+    found = path.stat() if path.is_file() else None
+    if found is None or found.st_size != size:
+        got = "none there" if found is None else f"one of {found.st_size:,} bytes"
+        rule = f"be the same file of {size:,} bytes wherever it is read, on every worker of a cluster too"
+        raise LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all of them share.")
+    metadata = _metadata(path, size, found.st_mtime_ns)
+    with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 20) as file:
+        yield from file.iter_batches(ROWS, row_groups=[group], columns=columns, use_threads=metadata.num_row_groups == 1)
+
+
+@lru_cache(maxsize=16)
+def _metadata(path: Path, size: int, modified: int) -> Any:
+    """The metadata of a file as it was at some time, kept for its next row group."""
+    return parquet_file(path).metadata
+
+
+def check_readable_elsewhere(parts: Sequence[Any]) -> None:
+    """Refuse what the workers of a cluster cannot read for themselves: what is in memory here, or has to be read from its beginning."""
+    for part in parts:
+        if isinstance(part, tuple) or part.suffix not in PARQUET:
+            remedy = "Write it as Parquet, or compute on this machine."
+            checks.refuse("a log that a cluster reads", "be Parquet files", name_of(part), remedy)
 
 
 def parquet_file(path: Path) -> Any:

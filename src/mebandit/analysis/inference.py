@@ -34,6 +34,7 @@ from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, merge
 from mebandit.progress import compiling_notice
 from mebandit.values import Floats
+from mebandit.workers import Workers
 
 PREFERRED = ("dr", "meb", "rc", "naive", "ridge")
 """methods in the order in which one would read them"""
@@ -159,7 +160,7 @@ def fit(
     floor: float | None = None,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Analysis:
     """Analyse a log: estimates by every method with intervals, contrasts, sensitivity to Σe, diagnostics.
@@ -170,8 +171,9 @@ def fit(
     a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
     `validation` is what validation pairs say (`measurement.from_validation`): if that is Berkson error, a warning tells what the correction
     does. `floor` is the smallest probability that the policy promised. `on_bad="set-aside"` puts rows that break a rule into the file
-    `set_aside` and goes on without them; by default the first of them is an error. Memory does not grow with the number of rows. The
-    standard errors of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
+    `set_aside` and goes on without them; by default the first of them is an error. `workers` is a number of threads, or the address of a
+    Dask scheduler (or its Client) whose workers read Parquet files for themselves; results do not depend on it. Memory does not grow with
+    the number of rows. The standard errors of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -31,6 +31,7 @@ from mebandit.estimators import Options, calibrated_products, calibration_of, ou
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, merge, unpack
 from mebandit.values import Floats
+from mebandit.workers import Workers
 
 ESTIMATORS = ("weighted", "self-normalised", "dr")
 
@@ -192,7 +193,7 @@ class Settings(TypedDict, total=False):
     level: float
     on_bad: str
     set_aside: str | Path | None
-    workers: int | None
+    workers: Workers
     progress: bool | Callable[[int, int], None] | None
 
 
@@ -216,7 +217,7 @@ def value(
     level: float = 0.95,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Value | Values:
     """What a policy would have earned per round, by three estimators with intervals; for policies by name, a table of them.

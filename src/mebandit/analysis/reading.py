@@ -22,6 +22,7 @@ from mebandit.files import check_output, write_whole
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, crossproducts, merge
 from mebandit.values import Floats
+from mebandit.workers import Workers, checked
 
 
 class Counted(NamedTuple):
@@ -79,13 +80,13 @@ def open_reading(
     error_cov: Any = None,
     error_columns: str | Sequence[str] | None = None,
     error_needed: bool = True,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Reading:
     """The log that the arguments of `mebandit.fit` name; nothing but its columns has been looked at."""
     names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
     source = open_log(log, names | {"error": _names(error_columns)}, n_actions=n_actions, error_known=error_cov is not None)
-    source.workers = None if workers is None else checks.integer("workers", workers, 1)
+    source.workers = checked(workers)
     source.progress = progress
     d = len(source.columns.predicted)
     if error_cov is None and not source.columns.error and not error_needed:

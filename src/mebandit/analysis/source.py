@@ -5,11 +5,8 @@ happens to faulty rows is for the reader of the blocks to say, but none goes unn
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from os import cpu_count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +19,7 @@ from mebandit.checks import LogError
 from mebandit.moments import Rounds
 from mebandit.progress import progress_bar
 from mebandit.values import Floats, Integers
+from mebandit.workers import Workers, hired
 
 T = TypeVar("T")
 
@@ -50,13 +48,17 @@ class Source:
     """paths of files, or tables in memory by name"""
     columns: Columns
     n_actions: int
-    workers: int | None = None
+    workers: Workers = None
     progress: bool | Callable[[int, int], None] | None = None
     careful: set[Path] = field(default_factory=set)
     """CSV files that have to be read as text, because some of it is no number"""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker elsewhere needs: how rows are read. Which rows, a piece says."""
+        return self.__dict__ | {"parts": [], "careful": set(), "workers": None, "progress": None}
+
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
-        """work(block) over all blocks, merged in the order of the log, whatever the number of workers."""
+        """work(block) over all blocks, merged in the order of the log, whoever the workers."""
 
         def fold(piece: Piece) -> T | None:
             found, start, torn = None, piece.start, piece.torn
@@ -73,22 +75,12 @@ class Source:
                 self.careful.add(error.args[0])
 
     def _merged(self, fold: Callable[[Piece], T | None], merge: Callable[[T, T], T], what: str) -> T:
-        """The pieces on several threads (reading and computing run without the interpreter's lock), a few of them in memory at a time."""
-        workers, found = self.workers or min(cpu_count() or 1, 8), None
-        waiting: deque[Future[T | None]] = deque()
-        pool = ThreadPoolExecutor(workers)
-        try:
-            with progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress) as done:
-                for piece in self._pieces():
-                    waiting.append(pool.submit(fold, piece))
-                    while len(waiting) > 2 * workers:
-                        found = _joined(found, waiting.popleft().result(), merge)
-                        done()
-                while waiting:
-                    found = _joined(found, waiting.popleft().result(), merge)
-                    done()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        bar, found = progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress), None
+        with hired(self.workers, most=8) as pool, bar as done:
+            if not pool.here:
+                formats.check_readable_elsewhere(self.parts)
+            for part in pool.in_order(fold, self._pieces(), done):
+                found = _joined(found, part, merge)
         if found is None:
             raise LogError(f"the log must hold at least one round; got none in {', '.join(map(formats.name_of, self.parts))}.")
         return found

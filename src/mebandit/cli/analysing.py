@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.files import check_output
 from mebandit.measurement import ErrorModel
@@ -23,6 +23,7 @@ METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
 @commands.command()
 @log_options
+@workers_options
 @error_options
 @click.option("--validation", type=click.Path(path_type=Path), help="An error model from validation pairs, to check what is assumed.")
 @click.option("--method", multiple=True, type=click.Choice(METHODS), help="Repeat for several; by default all, side by side.")

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,26 @@ def log_options(command: Command) -> Command:
         click.option("--unit", help="Column that says whose round it is; clusters standard errors."),
         click.option("--columns", type=click.Path(path_type=Path), help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)}."),
         click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
-        click.option("--workers", type=click.IntRange(min=1), help="Threads to use; all cores by default. Results do not depend on it."),
     )
+
+
+def threads_option(command: Command) -> Command:
+    """How many threads compute."""
+    text = "Threads to use; all cores by default. Results do not depend on it."
+    return click.option("--workers", type=click.IntRange(min=1), help=text)(command)
+
+
+def workers_options(command: Command) -> Command:
+    """Who computes, threads or a cluster: one argument `workers`, as in Python."""
+
+    @wraps(command)
+    def hiring(*arguments: Any, workers: int | None, scheduler: str | None, **given: Any) -> None:
+        if workers is not None and scheduler is not None:
+            raise InvalidInput("the workers must be named once; got both --workers, threads of this machine, and --scheduler, a cluster.")
+        command(*arguments, workers=workers if scheduler is None else scheduler, **given)
+
+    text = "Compute on the Dask cluster of this scheduler, such as tcp://host:8786. Results do not depend on it."
+    return threads_option(click.option("--scheduler", metavar="ADDRESS", help=text)(hiring))
 
 
 def error_options(command: Command) -> Command:

@@ -6,7 +6,9 @@ from time import monotonic
 import click
 from rich.console import Console
 
+from mebandit.cli.options import workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.workers import Workers
 
 
 @commands.command()
@@ -31,10 +33,8 @@ def demo(out: Path, seed: int) -> None:
 @commands.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default. Results do not depend on it."
-)
-def simulate(spec: Path, out: Path, workers: int | None) -> None:
+@workers_options
+def simulate(spec: Path, out: Path, workers: Workers) -> None:
     """Run the experiment that a TOML file describes.
 
     SPEC names environments, a grid over their settings, and policies. Finished cells are kept in the output folder: after an interruption,
@@ -90,7 +90,7 @@ EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-
 )
 @click.option("--quick", is_flag=True, help="Three replicates, unless --replicates says otherwise: all in about a minute.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same seed gives the same CSV.")
-@click.option("--workers", type=click.IntRange(min=1), default=None, help="Threads to use; all cores by default.")
+@workers_options
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
 @click.option(
     "--heartsteps-csv",
@@ -103,7 +103,7 @@ def paper(
     replicates: int | None,
     quick: bool,
     seed: int,
-    workers: int | None,
+    workers: Workers,
     out: Path,
     heartsteps_csv: Path | None,
 ) -> None:

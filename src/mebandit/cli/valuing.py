@@ -13,12 +13,13 @@ from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.analysing import METHODS
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, workers_options
 from mebandit.cli.terminal import commands, print_table
 
 
 @commands.command()
 @log_options
+@workers_options
 @click.option(
     "--policy", "policies", multiple=True, help="uniform, the number of an action, or probabilities with commas; repeat for several."
 )
@@ -143,6 +144,7 @@ def read_theta(path: Path, method: str) -> tuple[Any, Any]:
 
 @commands.command()
 @log_options
+@threads_option
 @click.option(
     "--to", required=True, type=click.Choice(["obp", "mrt"]), help="obp: Open Bandit Pipeline, .npz; mrt: trials, .csv or .parquet."
 )

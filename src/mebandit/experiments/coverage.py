@@ -11,6 +11,7 @@ from mebandit.experiments.trials import Trials, run_trials
 from mebandit.policies import meb
 from mebandit.report import Table
 from mebandit.values import Floats
+from mebandit.workers import Workers
 
 ORDER = ("meb", "dr", "rc", "naive", "ridge")
 HORIZONS = (1000, 5000)
@@ -95,7 +96,7 @@ def run_coverage(
     horizons: tuple[int, ...] = HORIZONS,
     replicates: int = 4000,
     seed: int = 1,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Coverage:
     """Trials run by MEB with the floor 0.2 in the paper's world, σε² = 1, analysed by every method."""

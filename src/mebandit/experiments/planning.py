@@ -18,6 +18,7 @@ from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
 from mebandit.report import Page, Table
 from mebandit.values import Floats
+from mebandit.workers import Workers
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -192,7 +193,7 @@ def plan(
     correlation: float = 0.0,
     replicates: int = 400,
     seed: int = 1,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
     **columns: Any,
 ) -> Plan:
@@ -364,7 +365,7 @@ class _Trial:
 
     replicates: int
     seed: int
-    workers: int | None
+    workers: Workers
     progress: bool | Callable[[int, int], None] | None
 
     def check(self, planned: Plan, design: Design, n: int) -> Check:

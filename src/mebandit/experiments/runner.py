@@ -1,7 +1,8 @@
 """Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from mebandit.files import writable_folder, write_whole
 from mebandit.progress import progress_bar
 from mebandit.simulate import compile_ahead
+from mebandit.workers import Workers, hired
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,13 +44,17 @@ class Cell(Protocol):
     @property
     def replicates(self) -> int: ...
 
-    def run(self, workers: int | None, done: Callable[[], None]) -> CellData:
-        """Compute; call `done` after each replicate."""
+    def play(self, replicate: int) -> Any:
+        """What one replicate gives: a pure function of the cell and the number."""
+        ...
+
+    def data(self, played: Iterable[Any]) -> CellData:
+        """The results, from what the replicates gave, in their order."""
         ...
 
 
 class Effort(NamedTuple):
-    """What it took to compute some cells, whenever that was."""
+    """What it took to compute some cells, whenever that was: for each, the time since the one before it was finished."""
 
     policy_rounds: int
     """rounds played, by all policies in all replicates"""
@@ -80,7 +86,7 @@ def run_cells(
     cells: Sequence[Cell],
     folder: str | Path,
     *,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | None = None,
     started: Callable[[Cell, bool], None] | None = None,
 ) -> CellData:
@@ -90,16 +96,24 @@ def run_cells(
     """
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
-    missing = {cell.fingerprint: cell.replicates for cell in cells if not finished(folder, cell)}
-    if missing:
-        compile_ahead(progress)
-    with progress_bar(sum(missing.values()), "simulating", progress) as advance:
+    missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
+    pieces = [(cell, replicate) for cell in missing.values() for replicate in range(cell.replicates)]
+    with hired(workers) as pool, progress_bar(len(pieces), "simulating", progress) as done:
+        if pieces and pool.here:
+            compile_ahead(progress)
+        played, begun = pool.in_order(_play, pieces, done), monotonic()
         for cell in cells:
             if started is not None:
                 started(cell, finished(folder, cell))
             if not finished(folder, cell):
-                _run(cell, folder, workers, advance)
+                _write(cell, cell.data(islice(played, cell.replicates)), folder, monotonic() - begun)
+                begun = monotonic()
     return read_cells(cells, folder)
+
+
+def _play(piece: tuple[Cell, int]) -> Any:
+    cell, replicate = piece
+    return cell.play(replicate)
 
 
 def read_cells(cells: Sequence[Cell], folder: Path) -> CellData:
@@ -121,11 +135,9 @@ def effort(cells: Sequence[Cell], folder: Path) -> Effort:
     return Effort(sum(e["policy_rounds"] for e in each), sum(e["seconds"] for e in each))
 
 
-def _run(cell: Cell, folder: Path, workers: int | None, advance: Callable[[], None]) -> None:
-    begun = monotonic()
-    data = cell.run(workers, advance)
+def _write(cell: Cell, data: CellData, folder: Path, seconds: float) -> None:
     rounds = data.replicates["policy"].nunique() * cell.replicates * int(data.replicates["time"].max())
-    taken = Effort(rounds, monotonic() - begun)
+    taken = Effort(rounds, seconds)
     contents = {"replicates.csv": data.replicates.to_csv(index=False).encode(), "curves.csv": data.curves.to_csv(index=False).encode()}
     for ending, content in contents.items():
         write_whole(_path(folder, cell, ending), content)

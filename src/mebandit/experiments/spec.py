@@ -20,8 +20,9 @@ floor = 0.2
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from mebandit.environments import Environment
 from mebandit.experiments.runner import CellData
 from mebandit.policies import Policy
 from mebandit.policies.base import label
-from mebandit.simulate import simulate
+from mebandit.simulate import Contest, Played, contest
 
 ENVIRONMENTS: dict[str, type[Any]] = {
     made.__name__: made
@@ -82,15 +83,15 @@ class Cell:
     def replicates(self) -> int:
         return int(self.simulation["replicates"])
 
-    def run(self, workers: int | None, done: Callable[[], None]) -> CellData:
-        results = simulate(
-            self.environment,
-            self.policies,
-            cell=self.world_key,
-            workers=workers,
-            progress=lambda finished, total: done(),
-            **self.simulation,
-        )
+    @cached_property
+    def contest(self) -> Contest:
+        return contest(self.environment, self.policies, cell=self.world_key, **self.simulation)
+
+    def play(self, replicate: int) -> Played:
+        return self.contest.play(replicate)
+
+    def data(self, played: Iterable[Played]) -> CellData:
+        results = self.contest.results(played)
         milestones = sorted({*self.simulation.get("milestones", ()), self.simulation["horizon"]})
         return CellData(results.curves(), results.replicates(milestones))
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os import cpu_count
 
 import numpy as np
 
 from mebandit import checks
 from mebandit.environments import Environment
-from mebandit.estimators import Options, solve_log
+from mebandit.estimators import Estimate, Options, solve_log
 from mebandit.log import Log
 from mebandit.moments import check_rounds, crossproducts
 from mebandit.policies import Policy
 from mebandit.progress import progress_bar
-from mebandit.simulate import run_threaded, simulate_log
+from mebandit.simulate import simulate_log
 from mebandit.values import Floats, Stretch
+from mebandit.workers import Workers, hired
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def run_trials(
     cell: int = 0,
     methods: Sequence[str] = ("meb", "dr"),
     error_cov: Floats,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Trials:
     """Simulate `replicates` trials of `horizon` rounds and analyse each by every method, with Σe known and the same in all rounds."""
@@ -83,7 +83,7 @@ def run_trials(
     covariance = np.full((replicates, m, k, d, k, d), np.nan)
     play = partial(policy.log, environment) if isinstance(policy, Constant) else partial(simulate_log, environment, policy)
 
-    def run(i: int) -> None:
+    def run(i: int) -> list[Estimate]:
         log = play(horizon=horizon, seed=seed, replicate=i, cell=cell)
         taken = log.propensities[np.arange(horizon), log.actions]
         rounds = check_rounds(log.predicted, log.actions, log.rewards, taken, error_cov, n_actions=k)
@@ -91,14 +91,14 @@ def run_trials(
         try:
             solution = solve_log(products, methods, error_cov=error_cov, options=Options(), strict=False)
         except checks.SingularMoments:
-            return
+            return []
         scores = solution.no_scores()
         solution.add_scores(scores, rounds)
-        for j, found in enumerate(solution.estimates(scores).values()):
-            theta[i, j], guarded[i, j] = found.theta, found.guarded.mean()
-            covariance[i, j] = found.covariance.reshape(k, d, k, d)
+        return list(solution.estimates(scores).values())
 
-    workers = min(cpu_count() or 1, replicates) if workers is None else workers
-    with progress_bar(replicates, f"trials of {horizon:,} rounds", progress) as done:
-        run_threaded(run, replicates, workers, done)
+    with hired(workers) as pool, progress_bar(replicates, f"trials of {horizon:,} rounds", progress) as done:
+        for i, estimates in enumerate(pool.in_order(run, range(replicates), done)):
+            for j, found in enumerate(estimates):
+                theta[i, j], guarded[i, j] = found.theta, found.guarded.mean()
+                covariance[i, j] = found.covariance.reshape(k, d, k, d)
     return Trials(tuple(methods), horizon, theta, covariance, guarded)

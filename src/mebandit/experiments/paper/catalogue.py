@@ -12,6 +12,7 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
 from mebandit.files import writable_folder, write_whole
 from mebandit.report import Page, Section
+from mebandit.workers import Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ class Finding(NamedTuple):
 
 
 def run_experiments(
-    names: Sequence[str], folder: str | Path, options: Options, *, workers: int | None = None, progress: bool | None = None
+    names: Sequence[str], folder: str | Path, options: Options, *, workers: Workers = None, progress: bool | None = None
 ) -> dict[str, Finding]:
     """Run experiments into a folder: a CSV and figures for each, and one report page. Returns what each gave, by name."""
     begun = monotonic()

@@ -1,6 +1,6 @@
 """The paper's examples: 2.1 (linear regret cannot be avoided), B.1 (least squares fails), B.2 (the textbook correction fails)."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from mebandit.policies import lin_ucb, meb, thompson
 from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
 from mebandit.schedules import log_spaced
-from mebandit.values import Floats, Stretch
+from mebandit.values import Floats, Integers, Stretch
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -54,18 +54,20 @@ class ThresholdCell:
     def fingerprint(self) -> str:
         return digest([type(self).__name__, self.rho, self.replicates, self.seed, self.horizon])[:16]
 
-    def run(self, workers: int | None, done: Callable[[], None]) -> CellData:
+    @property
+    def times(self) -> Integers:
+        return log_spaced(self.horizon, 120)
+
+    def play(self, replicate: int) -> list[Floats]:
+        """θ̂_0 over time, by method."""
+        rounds = self._rounds(replicate)
+        return [_estimates(rounds, self.times, method) for method in METHODS]
+
+    def data(self, played: Iterable[list[Floats]]) -> CellData:
         import pandas as pd
 
-        times = log_spaced(self.horizon, 120)
-        found = {method: np.empty((self.replicates, times.size)) for method in METHODS}
-        for replicate in range(self.replicates):
-            rounds = self._rounds(replicate)
-            for method in METHODS:
-                found[method][replicate] = _estimates(rounds, times, method)
-            done()
-        curves, last = [], []
-        for method, values in found.items():
+        times, curves, last = self.times, [], []
+        for method, values in zip(METHODS, np.stack(list(played), axis=1), strict=True):
             row = {"policy": METHODS[method], "measure": "theta_0", "time": times}
             curves.append(pd.DataFrame(row | {"mean": values.mean(axis=0), "std_error": values.std(axis=0, ddof=1) / sqrt(len(values))}))
             each = {"policy": METHODS[method], "replicate": np.arange(len(values)), "time": self.horizon, "theta_0": values[:, -1]}
