@@ -8,10 +8,12 @@ Symmetric matrices are stored *packed*: the upper triangle row by row, so that r
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mebandit._compiler import borrowed, item, jit, part, spliced, summing
+if not TYPE_CHECKING:  # what is compiled is typed by the compiler
+    from mebandit._compiler import borrowed, item, jit, part, spliced, summing
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
