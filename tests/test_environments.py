@@ -23,7 +23,15 @@ from mebandit.environments import (
 )  # fmt: skip
 from mebandit.values import Stretch, Tape
 
-EVERY = [Gaussian(), Gaussian(error="student_t"), Example21(), ExampleB1(), ExampleB2(), HeartSteps(), HeartSteps(user=3)]
+EVERY: list[Environment] = [
+    Gaussian(),
+    Gaussian(error="student_t"),
+    Example21(),
+    ExampleB1(),
+    ExampleB2(),
+    HeartSteps(),
+    HeartSteps(user=3),
+]
 TWO_LEVELS = np.stack([np.eye(5), np.zeros((5, 5))])
 EVERY += [Drifting(world=Gaussian(error="uniform"), mean=2.0, theta=0.5), Gaussian(error_cov=TWO_LEVELS, hold=7, context="exponential")]
 EVERY += [SmallError(), Misreported(world=Example21(), factor=2.0), Estimated(world=Gaussian(error_cov=TWO_LEVELS))]

@@ -10,6 +10,8 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+# Off the usual way: better called than copied into it.
+seldom = jit
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
 spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
 # For sums over the rounds of a stored log alone: the compiler may add in another order, and so use vector instructions.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if not TYPE_CHECKING:  # what is compiled is typed by the compiler
-    from mebandit._compiler import borrowed, item, jit, part, spliced, summing
+    from mebandit._compiler import borrowed, item, jit, part, seldom, spliced, summing
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
@@ -204,7 +204,7 @@ def factor(a, p, work):
     return True
 
 
-@jit
+@seldom
 def factor_once(a, p, work):
     """`factor` as a function of its own, for where speed does not matter: spliced code takes its time to compile."""
     return factor(a, p, work)
@@ -263,7 +263,7 @@ def clearly_above(a, p, trace, other_trace, share):
     return trace > bound
 
 
-@jit
+@seldom
 def above(gram, c, ridge, share, p, work):
     """Whether A - share C is positive definite: the exact and slower form of `clearly_above`."""
     size = packed_size(p)
@@ -272,7 +272,7 @@ def above(gram, c, ridge, share, p, work):
     return factor_once(trial, p, part(work, size, 2 * p))
 
 
-@jit
+@seldom
 def fuller_kappa(gram, target, reward_sq, error, n, p, work):
     """How much of the error covariance may be taken out: Fuller's modified estimator for an indefinite corrected Gram.
 
@@ -364,7 +364,7 @@ def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
     return True
 
 
-@jit
+@seldom
 def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     """The other cases: Fuller's guard, or the bare formula on demand, whatever its matrix."""
     size, row = packed_size(p), arm * row_width(p)
@@ -427,7 +427,7 @@ def write_corrected(gram, c, share, ridge, p, out):
     return trace, other_trace
 
 
-@jit
+@seldom
 def solve_indefinite(gram, c, ridge, p, theta, work):
     """The bare formula where its matrix is indefinite (guard="never"): elimination with partial pivoting."""
     wide = p + 1
@@ -1157,7 +1157,7 @@ def add_context(s, p, z, error):
         k += p - i
 
 
-@jit
+@seldom
 def refit_calibration(spec, sums, fit, p, work):
     """Sx = V - D S D, V = cov(x~) about the mean in use, S = mean Sigma_e, D diagonal: as much of S as V can bear.
 
@@ -1283,7 +1283,7 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
         k += p - i
 
 
-@jit
+@seldom
 def curvature(sums, steady, p, fit, at):
     """The quadratic term of E[x_i | x~_i] for skewed coordinates x_i and a symmetric error of variance s: coefficients and k3 into the fit.
 
@@ -1406,7 +1406,7 @@ def best_of_normals(work, allowed, out):
         out[a] /= total
 
 
-@jit
+@seldom
 def cut_panels(work, allowed, n_actions, low, high):
     """Sorted cuts in [low, high], after the means and sds in `work`, at 0, 2, 4 and 8 sds about each arm that may be the best."""
     n, cuts = 0, 2 * n_actions
@@ -1543,7 +1543,7 @@ def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, a
             refit_arms(spec, tuning, correcting, sums, fit, p, work)
 
 
-@jit
+@seldom
 def discount(sums, factor, n_actions, p):
     """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2, and the powers that end row 2K) stays."""
     first, last = (2 * n_actions + 1) * row_width(p) - p, (2 * n_actions + 3) * row_width(p)
@@ -1552,7 +1552,7 @@ def discount(sums, factor, n_actions, p):
             sums[k] *= factor
 
 
-@jit
+@seldom
 def learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck):
     """RobustUCB's upper layer (Ding et al. 2022): EXP3 over attack budgets 0, 1, 2, 4, ...; after each epoch a new draw and a restart.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mebandit import _kernels, checks, schedules
+from mebandit import _kernels, checks, cuda, schedules
 from mebandit.environments.base import Environment
 from mebandit.environments.gaussian import Gaussian
 from mebandit.log import Log
@@ -144,7 +144,7 @@ class Contest:
                 trajectory.play(tape, start, benchmark)
         return Played(np.stack([t.records for t in trajectories]), np.stack([t.arm_errors for t in trajectories]))
 
-    def results(self, played: Iterable[Played]) -> Results:
+    def results(self, played: Iterable[tuple[Floats, Floats]]) -> Results:
         """The results, from what the replicates gave, in their order."""
         shape = (len(self.policies), self.replicates, self.record_at.size)
         records, arm_errors = np.empty((*shape, 3)), np.empty((*shape, self.environment.n_actions))
@@ -176,6 +176,7 @@ def simulate(
     points: int = 200,
     milestones: Sequence[int] = (),
     workers: Workers = None,
+    engine: str = "cpu",
     progress: bool | Callable[[int, int], None] | None = None,
 ) -> Results:
     """Play every policy through the same replicates and report regret, at the true context, and estimation error.
@@ -184,7 +185,8 @@ def simulate(
     over which that benchmark is best. `references` adds uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing
     x) and, where the environment can compute E[x | x̃], the oracle that acts on that. `cell` keys the randomness of one cell of a grid.
     Curves are kept at about `points` log-spaced rounds and at the `milestones`. `workers` is a number of threads (by default, all cores),
-    or the address of a Dask scheduler (or its Client) whose workers compute; results do not depend on it.
+    or the address of a Dask scheduler (or its Client) whose workers compute; results do not depend on it. `engine` "cuda" plays whole
+    trajectories on an NVIDIA GPU, "auto" where there is one and the policies and the environment are the library's own.
 
     >>> import mebandit as mb
     >>> results = mb.simulate(mb.environments.Gaussian(error_cov=1.0), [mb.meb(2, 5), mb.lin_ucb(2, 5)], horizon=2000, replicates=4)
@@ -204,6 +206,9 @@ def simulate(
         milestones=milestones,
     )
     bar = progress_bar(planned.replicates, "simulating", progress)
+    if cuda.chosen(engine, [planned]):
+        with bar as done:
+            return planned.results(cuda.played([planned], done))
     with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(_kernels.run_block.signatures), progress), bar as done:
         return planned.results(pool.in_order(planned.play, range(planned.replicates), done))
 

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.values import Floats, Stretch, Tape, World
+from mebandit.values import Floats, Integers, Stretch, Tape, World
 
 ERRORS = {
     "normal": _kernels.NORMAL,
@@ -33,6 +33,21 @@ class Environment(Protocol):
     def tape(self, stretch: Stretch) -> Tape:
         """A stretch of rounds: a pure function of where it lies, the same in whatever pieces it is asked for."""
         ...
+
+
+class Drawn:
+    """An environment whose rounds compiled code draws: it says of which world."""
+
+    def world_of(self, stretch: Stretch) -> World:
+        """The world that a replicate plays in."""
+        raise NotImplementedError
+
+    def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
+        """The worlds of replicates first, ..., end - 1, and for each of them which one is its own."""
+        return [self.world_of(Stretch(seed, 0, first, 0, 1))], np.zeros(end - first, dtype=np.int64)
+
+    def tape(self, stretch: Stretch) -> Tape:
+        return draw_tape(self.world_of(stretch), stretch)
 
 
 @dataclass(frozen=True, kw_only=True)

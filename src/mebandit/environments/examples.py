@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import draw_tape, unknown
-from mebandit.values import Floats, Stretch, Tape, World
+from mebandit.environments.base import Drawn, unknown
+from mebandit.values import Floats, Stretch, World
 
 
 def _world(
@@ -50,7 +50,7 @@ def _world(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example21:
+class Example21(Drawn):
     """Example 2.1: linear regret cannot be avoided. x = ±0.2, seen as ±1 with the right sign in 60 % of the rounds.
 
     E[x̃ | x] = x, so the error is classical, with variance 0.96; θ_1 = 1, θ_0 = -1.
@@ -77,12 +77,9 @@ class Example21:
             noise_sd=self.noise_sd,
         )
 
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ExampleB1:
+class ExampleB1(Drawn):
     """Example B.1: UCB and Thompson sampling fail although the error never changes which action is best.
 
     x uniform on (1, 3), (-3, 1), (-1, -3), (3, -1); ε = ±ρ0 x_1 (1, 1)' with equal probabilities; θ_1 = (1, 0) = -θ_0.
@@ -102,12 +99,9 @@ class ExampleB1:
         x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
         return _proportional_error_world(x, self.rho, self.noise_sd)
 
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)
-
 
 @dataclass(frozen=True, kw_only=True)
-class SmallError:
+class SmallError(Drawn):
     """A world in which Assumptions 1 to 3 hold: Example B.1's error, smaller, on contexts of which some are hard to decide.
 
     x uniform on `contexts` points evenly around a circle, so that the gap 2 |x_1| goes down to nearly nothing; ε = ±ρ x_1 (1, 1)'
@@ -131,9 +125,6 @@ class SmallError:
         seen = np.concatenate([x + sign * self.rho * x[:, :1] for sign in (-1, 1)])
         return _proportional_error_world(x / np.linalg.norm(seen, axis=1).max(), self.rho, self.noise_sd)
 
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)
-
 
 def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
     """Contexts drawn from the rows of x; ε = ±ρ x_1 (1, 1)'; θ_1 = (1, 0) = -θ_0; Σe = ρ² E[x_1²] 11' overall."""
@@ -152,7 +143,7 @@ def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExampleB2:
+class ExampleB2(Drawn):
     """Example B.2: the naive correction fails, even under a fixed policy. x = 1 always, ε ~ U(-2, 2), θ_1 = 1 = -θ_0, η ~ U(-0.1, 0.1).
 
     Under the policy that takes action 1 with probability 2/3 where x̃ > ρ and 1/3 elsewhere, the naive estimate of θ_0 tends to
@@ -175,6 +166,3 @@ class ExampleB2:
             noise_kind=_kernels.UNIFORM_NOISE,
             noise_sd=0.1 / np.sqrt(3),
         )
-
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)

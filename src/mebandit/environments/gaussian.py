@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import CONTEXTS, ERRORS, draw_tape, square_root, unknown
-from mebandit.values import Floats, Stretch, Tape, World
+from mebandit.environments.base import CONTEXTS, ERRORS, Drawn, square_root, unknown
+from mebandit.values import Floats, Stretch, World
 
 Matrix = Any
 """nested tuples of numbers, or anything numpy reads as such; stored as tuples"""
@@ -19,7 +19,7 @@ def as_tuples(array: Floats) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian:
+class Gaussian(Drawn):
     """x_t ~ N(mean, cov), x̃_t = x_t + Σe^(1/2) ζ_t with standardised ζ_t, r_t = ⟨θ_a, x_t⟩ + N(0, noise_sd²).
 
     error_cov is a number (σε² I), a (d, d) matrix, or a stack (L, d, d): then each round has one of the L covariances, drawn
@@ -109,6 +109,3 @@ class Gaussian:
 
     def world_of(self, stretch: Stretch) -> World:
         return self._world
-
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import draw_tape, square_root, unknown
-from mebandit.values import Floats, Integers, Stretch, Tape, World
+from mebandit.environments.base import Drawn, square_root, unknown
+from mebandit.values import Floats, Integers, Stretch, World
 
 FEATURES = ("intercept", "yesterday", "prior30", "temperature", "variation", "home", "burden")
 COLUMNS = (
@@ -199,7 +199,7 @@ def observed_users(study: Study, *, in_turn: bool) -> Users:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeartSteps:
+class HeartSteps(Drawn):
     """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate plays a random user, unless `user` names one (0 to 36).
 
     noise_sd is the reward noise; burden_error_var the variance of the error with which the burden is seen; decay is λ.
@@ -278,11 +278,18 @@ class HeartSteps:
         if self.user is not None:
             return self.user
         turn, place = divmod(stretch.replicate, len(self.users.theta))
-        keys = [_kernels.uniform_pair(stretch.seed, 0, turn, user, _kernels.USER)[0] for user in range(len(self.users.theta))]
-        return int(np.argsort(keys)[place])
+        return int(self._order(stretch.seed, turn)[place])
+
+    def _order(self, seed: int, turn: int) -> Integers:
+        """In which order the users come in one run through all of them."""
+        return np.argsort([_kernels.uniform_pair(seed, 0, turn, user, _kernels.USER)[0] for user in range(len(self.users.theta))])
 
     def world_of(self, stretch: Stretch) -> World:
         return self._worlds(self.user_of(stretch))
 
-    def tape(self, stretch: Stretch) -> Tape:
-        return draw_tape(self.world_of(stretch), stretch)
+    def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
+        n = len(self.users.theta)
+        if self.user is not None:
+            return [self._worlds(self.user)], np.zeros(end - first, dtype=np.int64)
+        order = np.concatenate([self._order(seed, turn) for turn in range(first // n, (end - 1) // n + 1)])
+        return [self._worlds(user) for user in range(n)], order[first % n :][: end - first]

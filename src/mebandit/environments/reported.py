@@ -6,7 +6,7 @@ import numpy as np
 
 from mebandit import _kernels, checks
 from mebandit.environments.base import Wrapped, square_root
-from mebandit.values import Stretch, Tape
+from mebandit.values import Floats, Stretch, Tape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,12 @@ class Misreported(Wrapped):
         super().__post_init__()
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
 
+    def reported(self, error_cov: Floats) -> Floats:
+        return self.factor * error_cov
+
     def tape(self, stretch: Stretch) -> Tape:
         tape = self.world.tape(stretch)
-        return tape._replace(error_cov=self.factor * tape.error_cov)
+        return tape._replace(error_cov=self.reported(tape.error_cov))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,239 @@
+"""The loop of one thread over one trajectory, and the compiler's tools for it. Only this file imports numba's CUDA target."""
+
+import sys
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import config, cuda, float64
+
+from mebandit import _kernels
+
+
+class Recipe(NamedTuple):
+    """What the compiler knows of a trajectory."""
+
+    spec: tuple[int, ...]
+    sums: int
+    fit: int
+    extra: int
+    dim: int
+    knows_theta: bool
+    """a policy's own θ, rather than the world's, is what it acts on"""
+    in_turn: bool
+    several: bool
+    hold: int
+    random_context: bool
+    random_error: bool
+    context_kind: int
+    error_kind: int
+    noise_kind: int
+    predicts: bool
+    """E[x | x̃] is known, and asked for"""
+    carry_index: int
+    drifts: bool
+
+
+def simulated() -> bool:
+    """Whether numba only pretends to have a graphics processor (NUMBA_ENABLE_CUDASIM=1), for tests."""
+    return bool(config.ENABLE_CUDASIM)
+
+
+@cache
+def steps() -> Any:
+    """`_kernels` once more, compiled for the graphics processor (or not at all, in numba's simulator of one)."""
+    tools = ModuleType("mebandit._compiler")
+    if simulated():
+
+        def compiled(function: Any) -> Any:
+            return function
+
+        apart = compiled
+    else:
+        compiled, apart = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
+
+    def part(a: Any, at: int, n: int) -> Any:
+        return a[at : at + n]
+
+    def item(a: Any, i: int) -> Any:
+        return a[i]
+
+    def borrowed(value: Any) -> Any:
+        return value
+
+    for name, tool in (("part", part), ("item", item), ("borrowed", borrowed)):
+        setattr(tools, name, compiled(tool))
+    for name in ("jit", "spliced", "summing"):
+        setattr(tools, name, compiled)
+    tools.seldom = apart
+    spec: Any = spec_from_file_location("mebandit._kernels_on_cuda", str(_kernels.__file__))
+    module, own = module_from_spec(spec), sys.modules["mebandit._compiler"]
+    sys.modules["mebandit._compiler"] = tools
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules["mebandit._compiler"] = own
+    return module
+
+
+@cache
+def kernel(recipe: Recipe) -> Any:
+    """The compiled loop of a recipe over whole trajectories: the counterpart of `_kernels.play_block`."""
+    k = steps()
+    spec, d = recipe.spec, recipe.dim
+    n_actions, intercept = spec[k.N_ACTIONS], spec[k.INTERCEPT]
+    p = d + intercept
+    n_sums, n_fit, n_extra, n_work = recipe.sums, recipe.fit, recipe.extra, int(_kernels.work_size(n_actions, p))
+    width, report = int(_kernels.fit_width(p)), p + p * (p + 1) // 2 + k.REPORT
+    shown = n_actions if spec[k.WEIGHTING] == k.PSEUDO and spec[k.READS] != k.READS_CALIBRATED else 0
+    guarded_code, learns, calibrates = k.GUARDED, spec[k.RULE] <= k.ROBUST, spec[k.ACTS_ON] != k.PREDICTED
+    knows_theta, in_turn, several, hold = recipe.knows_theta, recipe.in_turn, recipe.several, recipe.hold
+    random_context, random_error = recipe.random_context, recipe.random_error
+    context_kind, error_kind, noise_kind = recipe.context_kind, recipe.error_kind, recipe.noise_kind
+    predicts, carry_index, drifts = recipe.predicts, recipe.carry_index, recipe.drifts
+    context_step, error_step = (1 if kind == k.STUDENT_T else 2 for kind in (context_kind, error_kind))
+    DECISION, COMPONENT, CONTEXT, ERROR, NOISE = k.DECISION, k.COMPONENT, k.CONTEXT, k.ERROR, k.NOISE
+    uniform_pair, standardized, entry = k.uniform_pair, k.standardized, k.entry
+    calibrate, propose, draw, regrets, learn = k.calibrate, k.propose, k.draw, k.regrets, k.learn
+    sin, sqrt, nan = k.math.sin, k.math.sqrt, np.nan
+
+    @cuda.jit
+    def play(key, first, tuning, plan, benchmark, worlds, world_of, known, fresh, record_at, records, arm_errors):
+        i = cuda.grid(1)
+        if i >= world_of.size:
+            return
+        seed, cell = key
+        replicate, w = first + i, world_of[i]
+        floors, exploring, refits, corrects, stabilizers = plan
+        components, cumulative, mean, factor, error_mean, error_factor, error_df, noise_sd = worlds[:8]
+        all_theta, errors, offset, gain, carry_decay, carry_gain, wave_period, wave_mean, wave_theta = worlds[8:]
+        sums, fit, extra = cuda.local.array(n_sums, float64), cuda.local.array(n_fit, float64), cuda.local.array(n_extra, float64)
+        work, out = cuda.local.array(n_work, float64), cuda.local.array(n_actions, float64)
+        theta, acted_on = cuda.local.array((n_actions, d), float64), cuda.local.array((n_actions, d), float64)
+        allowed = cuda.local.array(n_actions, float64)
+        x, z, blp, noise = (
+            cuda.local.array(d, float64),
+            cuda.local.array(p, float64),
+            cuda.local.array(p, float64),
+            cuda.local.array(d, float64),
+        )
+        for j in range(n_sums):
+            sums[j] = 0.0
+        for j in range(n_fit):
+            fit[j] = fresh[j]
+        for j in range(n_extra):
+            extra[j] = 0.0
+        for a in range(n_actions):
+            allowed[a] = 1.0
+            for j in range(d):
+                theta[a, j] = all_theta[w, a, j]
+                acted_on[a, j] = known[a, j] if knows_theta else theta[a, j]
+        z[0] = 1.0
+        standard_total, clipped_total, carried, guarded, recorded = 0.0, 0.0, 0.0, 0.0, 0
+        for b in range(floors.size):
+            time = b + 1
+            c = 0
+            if in_turn:
+                c = b % components[w]
+            elif several:
+                u, v = uniform_pair(seed, cell, replicate, b // hold + 1, COMPONENT)
+                while c < components[w] - 1 and u >= cumulative[w, c]:
+                    c += 1
+            # the context, and what is seen of it: x = mean + F z, x~ = x + e
+            if random_context:
+                for j in range(0, d, context_step):
+                    u, v = uniform_pair(seed, cell, replicate, time, CONTEXT + j)
+                    noise[j] = standardized(context_kind, 0.0, u, v)
+                    if context_step == 2 and j + 1 < d:
+                        noise[j + 1] = standardized(context_kind, 0.0, v, u)
+            wave = sin(6.283185307179586 * time / wave_period[w]) if drifts else 0.0
+            f = entry(c, factor.shape[1])
+            for j in range(d):
+                total = mean[w, c, j]
+                if random_context:
+                    for m in range(d):
+                        total += factor[w, f, j, m] * noise[m]
+                if drifts:
+                    total += wave_mean[w, j] * wave
+                x[j] = carried if j == carry_index else total
+            if random_error:
+                for j in range(0, d, error_step):
+                    u, v = uniform_pair(seed, cell, replicate, time, ERROR + j)
+                    noise[j] = standardized(error_kind, error_df[w], u, v)
+                    if error_step == 2 and j + 1 < d:
+                        noise[j + 1] = standardized(error_kind, error_df[w], v, u)
+            e, f = entry(c, error_mean.shape[1]), entry(c, error_factor.shape[1])
+            for j in range(d):
+                total = error_mean[w, e, j]
+                if random_error:
+                    for m in range(d):
+                        total += error_factor[w, f, j, m] * noise[m]
+                z[intercept + j] = x[j] + total
+            if drifts:
+                for a in range(n_actions):
+                    for j in range(d):
+                        theta[a, j] = all_theta[w, a, j] + wave_theta[w, a, j] * wave
+                        if not knows_theta:
+                            acted_on[a, j] = theta[a, j]
+            error = errors[w, entry(c, errors.shape[1])]
+            if predicts:  # E[x | x~], where `noise` is no longer needed
+                g = entry(c, gain.shape[1])
+                for j in range(d):
+                    total = offset[w, g, j]
+                    for m in range(d):
+                        away = z[intercept + m] - (wave_mean[w, m] * wave if drifts else 0.0)
+                        total += gain[w, g, j, m] * away
+                    noise[j] = total + (wave_mean[w, j] * wave if drifts else 0.0)
+            seen = blp if calibrates else z
+            if calibrates:
+                calibrate(spec, sums, fit, z, error, blp, work)
+            propose(spec, tuning, fit, extra, z, seen, allowed, floors[b], exploring[b], acted_on, noise, out, work)
+            u, luck = uniform_pair(seed, cell, replicate, time, DECISION)
+            action = draw(out, u)
+            standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
+            standard_total += standard
+            clipped_total += clipped
+            if carry_index >= 0:
+                carried = carry_decay[w] * carried + carry_gain[w, action]
+            u, v = uniform_pair(seed, cell, replicate, time, NOISE)
+            reward = noise_sd[w] * standardized(noise_kind, 0.0, u, v)
+            for j in range(d):
+                reward += theta[action, j] * x[j]
+            stabilizer = stabilizers[entry(b, stabilizers.shape[0])]
+            learn(
+                spec,
+                tuning,
+                stabilizer,
+                sums,
+                fit,
+                extra,
+                z,
+                seen,
+                error,
+                allowed,
+                action,
+                out[action],
+                reward,
+                luck,
+                refits[b],
+                corrects[b],
+                work,
+            )
+            if refits[b]:
+                for a in range(n_actions):
+                    guarded += 1.0 if fit[(shown + a) * width + report] == guarded_code else 0.0
+            if recorded < record_at.size and record_at[recorded] == time:
+                records[recorded, 0, i] = standard_total
+                records[recorded, 1, i] = clipped_total
+                records[recorded, 2, i] = guarded
+                for a in range(n_actions):
+                    gap = 0.0
+                    for j in range(d):
+                        away = fit[(shown + a) * width + intercept + j] - theta[a, j]
+                        gap += away * away
+                    arm_errors[recorded, a, i] = sqrt(gap) if learns else nan
+                recorded += 1
+
+    return play
