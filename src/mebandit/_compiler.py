@@ -1,7 +1,7 @@
 """How `_kernels` is compiled for the processor: the decorators, and views of arrays that cost nothing.
 
-The engine for graphics processors compiles the same `_kernels` with tools of its own, see `mebandit.cuda`. After a change here, remove
-what numba has cached: it only notices changes of a function's own file.
+The engine for graphics processors compiles the same `_kernels` with tools of its own, see `mebandit.cuda.trajectory`. After a change here,
+remove what numba has cached: it only notices changes of a function's own file.
 """
 
 import numba
@@ -18,55 +18,61 @@ spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always
 summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
-@intrinsic
-def part(typing, a, at, n):
-    """a[at : at + n] for a flat array, as a view that is not counted by reference: a slice costs more than the arithmetic on a short one.
+def views(intrinsic, types, cgutils, populate_array):
+    """`part`, `item` and `borrowed`, made with the tools of a target: arrays that are not counted by reference.
 
-    It must not outlive `a`, and a negative `at` does not count from the end.
+    On a processor a slice costs more than the arithmetic on a short one; on a graphics processor a function cannot return one.
     """
 
-    def generate(context, builder, signature, arguments):
-        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
-        view = context.make_array(signature.return_type)(context, builder)
-        data, item = builder.gep(whole.data, [arguments[1]], inbounds=True), whole.itemsize
-        populate_array(view, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None, parent=None)
-        return view._getvalue()
+    @intrinsic
+    def part(typing, a, at, n):
+        """a[at : at + n] for a flat array. It must not outlive `a`, and a negative `at` does not count from the end."""
 
-    return a(a, types.intp, types.intp), generate
-
-
-@intrinsic
-def item(typing, a, i):
-    """a[i] of an array of two or more dimensions, likewise."""
-    left = types.Array(a.dtype, a.ndim - 1, "C")
-
-    def generate(context, builder, signature, arguments):
-        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
-        view = context.make_array(signature.return_type)(context, builder)
-        shape, strides = (cgutils.unpack_tuple(builder, field) for field in (whole.shape, whole.strides))
-        count = context.get_constant(types.intp, 1)
-        for n in shape[1:]:
-            count = builder.mul(count, n)
-        data = builder.gep(whole.data, [builder.mul(arguments[1], count)], inbounds=True)
-        populate_array(view, data=data, shape=shape[1:], strides=strides[1:], itemsize=whole.itemsize, meminfo=None, parent=None)
-        return view._getvalue()
-
-    return left(a, types.intp), generate
-
-
-@intrinsic
-def borrowed(typing, value):
-    """An array, or a tuple of such things, not counted by reference. It must not outlive what it was borrowed from: a function's arguments
-    live as long as its call."""
-
-    def uncounted(context, builder, kind, value):
-        if isinstance(kind, types.BaseTuple):
-            pairs = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
-            return context.make_tuple(builder, kind, [uncounted(context, builder, *pair) for pair in pairs])
-        if isinstance(kind, types.Array):
-            view = context.make_array(kind)(context, builder, value)
-            view.meminfo, view.parent = (cgutils.get_null_value(field.type) for field in (view.meminfo, view.parent))
+        def generate(context, builder, signature, arguments):
+            whole = context.make_array(signature.args[0])(context, builder, arguments[0])
+            view = context.make_array(signature.return_type)(context, builder)
+            data, item = builder.gep(whole.data, [arguments[1]], inbounds=True), whole.itemsize
+            populate_array(view, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None, parent=None)
             return view._getvalue()
-        return value
 
-    return value(value), lambda context, builder, signature, arguments: uncounted(context, builder, value, arguments[0])
+        return a(a, types.intp, types.intp), generate
+
+    @intrinsic
+    def item(typing, a, i):
+        """a[i] of an array of two or more dimensions, likewise."""
+        left = types.Array(a.dtype, a.ndim - 1, "C")
+
+        def generate(context, builder, signature, arguments):
+            whole = context.make_array(signature.args[0])(context, builder, arguments[0])
+            view = context.make_array(signature.return_type)(context, builder)
+            shape, strides = (cgutils.unpack_tuple(builder, field) for field in (whole.shape, whole.strides))
+            count = context.get_constant(types.intp, 1)
+            for n in shape[1:]:
+                count = builder.mul(count, n)
+            data = builder.gep(whole.data, [builder.mul(arguments[1], count)], inbounds=True)
+            populate_array(view, data=data, shape=shape[1:], strides=strides[1:], itemsize=whole.itemsize, meminfo=None, parent=None)
+            return view._getvalue()
+
+        return left(a, types.intp), generate
+
+    @intrinsic
+    def borrowed(typing, value):
+        """An array, or a tuple of such things. It must not outlive what it was borrowed from: a function's arguments live as long as its
+        call."""
+
+        def uncounted(context, builder, kind, value):
+            if isinstance(kind, types.BaseTuple):
+                pairs = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
+                return context.make_tuple(builder, kind, [uncounted(context, builder, *pair) for pair in pairs])
+            if isinstance(kind, types.Array):
+                view = context.make_array(kind)(context, builder, value)
+                view.meminfo, view.parent = (cgutils.get_null_value(field.type) for field in (view.meminfo, view.parent))
+                return view._getvalue()
+            return value
+
+        return value(value), lambda context, builder, signature, arguments: uncounted(context, builder, value, arguments[0])
+
+    return part, item, borrowed
+
+
+part, item, borrowed = views(intrinsic, types, cgutils, populate_array)

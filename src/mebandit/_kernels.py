@@ -302,16 +302,16 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
 
 
 @spliced
-def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
-    """Fit one arm from the running sums: theta, the factor it came from, and how it was found. (eq. proposed-estimator)
+def solve_arm(arm, ridge, correction, guard, keeps, sums, fit, p, n_actions, work):
+    """Fit one arm from the running sums: theta, how it was found, and, where a rule asks for it (`keeps`), the factor it came from.
 
-    A = sum w zz' + ridge I - C,  theta = A^-1 sum w z r, with C by `correction`: nothing; the covariances of the rounds in
-    which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
+    (eq. proposed-estimator) A = sum w zz' + ridge I - C,  theta = A^-1 sum w z r, with C by `correction`: nothing; the covariances of the
+    rounds in which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
     The right-hand side is found where theta will stand, see `write_target`.
     """
     plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work)
+    solved = plainly and solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work)
     finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
 
 
@@ -319,7 +319,7 @@ def solve_arm(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
 def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
     """`solve_arm` for a log, where compiling takes longer than solving."""
     plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work)
+    solved = plainly and solve_plainly_of(p, arm, ridge, correction, False, sums, fit, n_actions, work)
     finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
 
 
@@ -336,22 +336,22 @@ def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, w
 
 
 @jit
-def solve_plainly(arm, ridge, correction, sums, fit, p, n_actions, work):
+def solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work):
     """`solve_plainly_of` with the paper's dimensions known to the compiler, which then unrolls the loops: half the time."""
     if p == 5:
-        return solve_plainly_of(5, arm, ridge, correction, sums, fit, n_actions, work)
+        return solve_plainly_of(5, arm, ridge, correction, keeps, sums, fit, n_actions, work)
     if p == 7:
-        return solve_plainly_of(7, arm, ridge, correction, sums, fit, n_actions, work)
-    return solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work)
+        return solve_plainly_of(7, arm, ridge, correction, keeps, sums, fit, n_actions, work)
+    return solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work)
 
 
 @spliced
-def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
+def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work):
     """Solve the formula as it stands if its matrix is safely positive definite, the usual case; else return False."""
     size = packed_size(p)
     row, theta = arm * row_width(p), part(fit, arm * fit_width(p), p)
-    gram, a, c = part(sums, row + TERMS + p, size), part(fit, arm * fit_width(p) + p, size), part(work, 0, size)
-    rest = part(work, size, size + 2 * p)
+    gram, c, a = part(sums, row + TERMS + p, size), part(work, 0, size), part(work, size, size)
+    rest = part(work, 2 * size, size + 2 * p)
     take_out(arm, correction, sums, p, n_actions, c)
     trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
     if not factor(a, p, rest):
@@ -361,6 +361,10 @@ def solve_plainly_of(p, arm, ridge, correction, sums, fit, n_actions, work):
         if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, rest):
             return False
     solve_factored(a, p, theta)
+    if keeps:
+        kept = part(fit, arm * fit_width(p) + p, size)
+        for k in range(size):
+            kept[k] = a[k]
     return True
 
 
@@ -405,11 +409,19 @@ def take_out(arm, correction, sums, p, n_actions, c):
     width, error = row_width(p), TERMS + p + size
     played = part(sums, arm * width + error, size)
     offered, alike = part(sums, (n_actions + arm) * width + error, size), part(sums, 2 * n_actions * width + error, size)
+    trace, at = 0.0, 0
+    if correction == OFFERED:
+        for i in range(p):
+            trace += offered[at]
+            at += p - i
     for k in range(size):
         c[k] = 0.0
         if correction == PLAYED:
             c[k] = played[k]
         elif correction == OFFERED:
+            c[k] = alike[k]
+    if trace > 0.0:  # seldom: rounds that did not count alike for every arm
+        for k in range(size):
             c[k] = offered[k] + alike[k]
 
 
@@ -1497,6 +1509,7 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     """Solve for every arm whose sums have changed since its last solve."""
     flags = p + packed_size(p)
     n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
+    keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
     if spec[ACTS_ON] != PREDICTED:
         refit_calibration(spec, sums, fit, p, work)
     for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
@@ -1505,7 +1518,7 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
         uncorrected = takes_out != NO_CORRECTION and fit[row + KAPPA] == 0.0
         if uncorrected or fit[row + STALE] != 0.0:
             write_target(a, spec, sums, fit, p)
-            solve_arm(a, tuning[RIDGE], takes_out, spec[GUARD], sums, fit, p, n_actions, work)
+            solve_arm(a, tuning[RIDGE], takes_out, spec[GUARD], keeps, sums, fit, p, n_actions, work)
 
 
 @spliced
@@ -1641,7 +1654,7 @@ def features(predicted, intercept):
 @jit
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here."""
-    return 9 * n_actions + 4 * p + 3 * packed_size(p) + p * (p + 1)
+    return 9 * n_actions + 4 * p + 4 * packed_size(p) + p * (p + 1)
 
 
 @jit

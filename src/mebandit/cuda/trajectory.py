@@ -3,13 +3,13 @@
 import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, cuda, float64
 
-from mebandit import _kernels
+from mebandit import _compiler, _kernels
 
 
 class Recipe(NamedTuple):
@@ -44,38 +44,40 @@ def simulated() -> bool:
 @cache
 def steps() -> Any:
     """`_kernels` once more, compiled for the graphics processor (or not at all, in numba's simulator of one)."""
-    tools = ModuleType("mebandit._compiler")
-    if simulated():
-
-        def compiled(function: Any) -> Any:
-            return function
-
-        apart = compiled
-    else:
-        compiled, apart = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
-
-    def part(a: Any, at: int, n: int) -> Any:
-        return a[at : at + n]
-
-    def item(a: Any, i: int) -> Any:
-        return a[i]
-
-    def borrowed(value: Any) -> Any:
-        return value
-
-    for name, tool in (("part", part), ("item", item), ("borrowed", borrowed)):
-        setattr(tools, name, compiled(tool))
-    for name in ("jit", "spliced", "summing"):
-        setattr(tools, name, compiled)
-    tools.seldom = apart
-    spec: Any = spec_from_file_location("mebandit._kernels_on_cuda", str(_kernels.__file__))
+    spec = spec_from_file_location("mebandit._kernels_on_cuda", str(_kernels.__file__))
     module, own = module_from_spec(spec), sys.modules["mebandit._compiler"]
-    sys.modules["mebandit._compiler"] = tools
+    sys.modules["mebandit._compiler"] = plain() if simulated() else compiling()
     try:
         spec.loader.exec_module(module)
     finally:
         sys.modules["mebandit._compiler"] = own
     return module
+
+
+def compiling() -> Any:
+    """The tools of the graphics processor's compiler."""
+    from numba.cuda import cgutils, types
+    from numba.cuda.extending import intrinsic
+    from numba.cuda.np.arrayobj import populate_array
+
+    part, item, borrowed = _compiler.views(intrinsic, types, cgutils, populate_array)
+    inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
+    return SimpleNamespace(jit=inlined, spliced=inlined, summing=called, seldom=called, part=part, item=item, borrowed=borrowed)
+
+
+def plain() -> Any:
+    """The same in plain Python."""
+
+    def itself(value):
+        return value
+
+    def part(a, at, n):
+        return a[at : at + n]
+
+    def item(a, i):
+        return a[i]
+
+    return SimpleNamespace(jit=itself, spliced=itself, summing=itself, seldom=itself, part=part, item=item, borrowed=itself)
 
 
 @cache
