@@ -15,6 +15,8 @@ from mebandit.values import Floats
 
 ROWS = 65_536
 """rows in a block"""
+PARQUET_BYTES = 256 << 20
+"""bytes of a Parquet file that are decoded at a time, by all workers together: a few large steps cost less than many small ones"""
 CSV_BYTES = 8 << 20
 """bytes of a CSV that are parsed at a time"""
 
@@ -141,16 +143,18 @@ def table_pieces(part: tuple[str, Any], columns: Columns, before: int) -> Iterat
         yield Piece(name, start, before, partial(iter, rows)), min(ROWS, table.num_rows - start)
 
 
-def parquet_pieces(path: Path, columns: Columns, before: int) -> Iterator[tuple[Piece, int]]:
-    """One piece for each row group."""
+def parquet_pieces(path: Path, columns: Columns, before: int, *, workers: int) -> Iterator[tuple[Piece, int]]:
+    """One piece for each row group, decoded in steps of whole blocks, which are the same whatever the number of workers."""
     import pyarrow.parquet as pq
 
     metadata, start = parquet_file(path).metadata, 0
     alone = metadata.num_row_groups == 1
+    step = max(PARQUET_BYTES // workers // (8 * len(columns.all) * ROWS), 1) * ROWS
 
     def read(group: int) -> Iterable[Any]:
-        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 20) as file:
-            yield from file.iter_batches(ROWS, row_groups=[group], columns=columns.all, use_threads=alone)
+        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 16) as file:
+            for batch in file.iter_batches(step, row_groups=[group], columns=columns.all, use_threads=alone):
+                yield from (batch.slice(start, ROWS) for start in range(0, batch.num_rows, ROWS))
 
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group).num_rows

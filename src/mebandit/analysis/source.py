@@ -79,7 +79,7 @@ class Source:
         pool = ThreadPoolExecutor(workers)
         try:
             with progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress) as done:
-                for piece in self._pieces():
+                for piece in self._pieces(workers):
                     waiting.append(pool.submit(fold, piece))
                     while len(waiting) > 2 * workers:
                         found = _joined(found, waiting.popleft().result(), merge)
@@ -93,13 +93,13 @@ class Source:
             raise LogError(f"the log must hold at least one round; got none in {', '.join(map(formats.name_of, self.parts))}.")
         return found
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self, workers: int) -> Iterator[Piece]:
         before = 0
         for part in self.parts:
             if isinstance(part, tuple):
                 pieces = formats.table_pieces(part, self.columns, before)
             elif part.suffix in formats.PARQUET:
-                pieces = formats.parquet_pieces(part, self.columns, before)
+                pieces = formats.parquet_pieces(part, self.columns, before, workers=workers)
             else:
                 pieces = formats.csv_pieces(part, self.columns, before, careful=part in self.careful)
             rows = 0
