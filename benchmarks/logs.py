@@ -2,7 +2,8 @@
 
 python benchmarks/logs.py --rows 20000000
 
-Every line is a process of its own, with the file in the system's cache and the code compiled; the machine is shared, so compare ratios.
+Every measurement is a process of its own with the code compiled; they take turns, and the best of each is kept. First the file is in the
+system's cache, then it is put out of it. On a shared machine compare ratios, and processor time rather than elapsed time.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ FEATURES = [f"x{i}" for i in range(5)]
 NEEDED = [*FEATURES, "action", "reward", "propensity"]
 THETA = np.array([[5.0, 6, 4, 6, 4], [6.0, 5, 5, 5, 5]])
 PIECE = 1_000_000
+TURNS = 3
 
 
 def write_log(path: Path, rows: int) -> None:
@@ -49,6 +51,8 @@ def write_log(path: Path, rows: int) -> None:
         writer.write_table(table)
     if writer is not None:
         writer.close()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # what is not yet on the disk cannot leave the cache
 
 
 def read_alone(path: Path) -> None:
@@ -82,14 +86,31 @@ WORK: dict[str, Callable[[Path], None]] = {
 }
 
 
+def timed(name: str, path: Path) -> tuple[float, float]:
+    """Seconds elapsed, and seconds of all processors."""
+    begun, used = perf_counter(), process_time()
+    WORK[name](path)
+    return perf_counter() - begun, process_time() - used
+
+
 def measure(name: str, path: Path) -> None:
-    """In a process of its own: the best of three, and the most memory that was ever held."""
-    times = []
-    for _ in range(3):
-        begun = perf_counter()
-        WORK[name](path)
-        times.append(perf_counter() - begun)
-    print(json.dumps({"seconds": min(times), "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
+    """In a process of its own: the best of three, once more with the file out of the cache, and the most memory that was ever held."""
+    warm = [timed(name, path) for _ in range(3)]
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    cold = timed(name, path)
+    found = [min(elapsed for elapsed, _ in warm), min(used for _, used in warm), cold[0]]
+    print(json.dumps([*found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6]))
+
+
+def measured(path: Path) -> dict[str, np.ndarray]:
+    """By name: seconds, processor seconds, seconds with a cold cache, and gigabytes."""
+    found: dict[str, list[list[float]]] = {name: [] for name in WORK}
+    for _ in range(TURNS):
+        for name, each in found.items():
+            done = subprocess.run([sys.executable, __file__, "--measure", name, str(path)], capture_output=True, text=True, check=True)
+            each.append(json.loads(done.stdout))
+    return {name: np.array([*np.min(each, axis=0)[:3], np.max(each, axis=0)[3]]) for name, each in found.items()}
 
 
 def main() -> None:
@@ -100,21 +121,20 @@ def main() -> None:
     if given.measure:
         measure(given.measure[0], Path(given.measure[1]))
         return
-    console = Console(width=100)
+    console = Console(width=110)
     console.print(
         f"Python {platform.python_version()}, pyarrow {pa.__version__}, {platform.machine()}, {os.cpu_count()} cores", highlight=False
     )
-    table = Table("", "seconds", "million rows/s", "times pyarrow", "GB", title=f"{given.rows:,} rows, d = 5, K = 2", title_justify="left")
+    title = f"{given.rows:,} rows, d = 5, K = 2; in brackets times pyarrow"
+    table = Table("", "seconds", "processor seconds", "seconds, cold cache", "million rows/s", "GB", title=title, title_justify="left")
     with tempfile.TemporaryDirectory() as folder:
-        path, first = Path(folder) / "log.parquet", 0.0
+        path = Path(folder) / "log.parquet"
         write_log(path, given.rows)
-        for name in WORK:
-            done = subprocess.run([sys.executable, __file__, "--measure", name, str(path)], capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout)
-            seconds = found["seconds"]
-            first = first or seconds
-            cells = [f"{seconds:.2f}", f"{given.rows / seconds / 1e6:.1f}", f"{seconds / first:.1f}", f"{found['gigabytes']:.2f}"]
-            table.add_row(Text(name), *cells)
+        found = measured(path)
+    alone = next(iter(found.values()))
+    for name, values in found.items():
+        seconds = [f"{value:.2f} ({value / own:.1f})" for value, own in zip(values[:3], alone[:3], strict=True)]
+        table.add_row(Text(name), *seconds, f"{given.rows / values[0] / 1e6:.1f}", f"{values[3]:.2f}")
     console.print(table)
 
 

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
+from mebandit import _kernels
 from mebandit.analysis import formats
 from mebandit.estimators import METHODS
 from mebandit.values import Floats
@@ -74,8 +75,9 @@ def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, in
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks from a small log."""
+    """Many blocks from a small log, of a Parquet file one to four at a time."""
     monkeypatch.setattr(formats, "ROWS", 64)
+    monkeypatch.setattr(formats, "PARQUET_BYTES", 15_000)
     monkeypatch.setattr(formats, "CSV_BYTES", 4096)
 
 
@@ -84,7 +86,7 @@ def stored(log: pd.DataFrame, folder: Path) -> dict[str, Any]:
     table = pa.Table.from_pandas(log, preserve_index=False)
     log.to_csv(folder / "log.csv", index=False)
     log.to_csv(folder / "log.tsv", index=False, sep="\t")
-    pq.write_table(table, folder / "log.parquet", row_group_size=97)
+    pq.write_table(table, folder / "log.parquet", row_group_size=397)
     (folder / "parts").mkdir()
     pq.write_table(table.slice(0, 250), folder / "parts" / "a.parquet", row_group_size=50)
     pq.write_table(table.slice(250), folder / "parts" / "b.parquet")
@@ -588,12 +590,39 @@ def test_diagnostics_are_the_formulas() -> None:
     delta = np.diff(found.estimates["dr"].theta, axis=0)[0]
     gap, sd = np.abs(log[FEATURES] @ delta), np.abs(delta[1]) * np.sqrt(log["variance"])
     np.testing.assert_allclose(values["Assumption 3, small error"]["within_1_sd"], [(gap < sd).mean()])
+    p, came = log["p1"].to_numpy(), log["action"].to_numpy() == 1
+    surprise, variance = np.array([[1.0, t] for t in away * x.std()]) * (came / p - 1)[:, None], 1 / p - 1
+    z = [surprise[:, 0].sum() / np.sqrt(variance.sum()), surprise[:, 1].sum() / np.sqrt((variance * (away * x.std()) ** 2).sum())]
+    np.testing.assert_allclose(np.array(values["probability and frequency"]["z"]).reshape(2, 3)[1, [0, 2]], z)
+    observed = np.array(values["probability and frequency"]["observed"])
+    np.testing.assert_allclose(observed[[2, 8]], [came[p < 0.5].mean(), came[p > 0.5].mean()])
     slope, _ = np.polyfit(log["variance"], (x - x.mean()) ** 2, 1)
     np.testing.assert_allclose(values["reported variances"]["slope"][1], slope, rtol=1e-6)
     gram = np.mean([np.outer(z, z) for z in log[FEATURES].to_numpy()], axis=0) - np.diag([0, log["variance"].mean()])
     np.testing.assert_allclose(values["Assumption 2, minimum signal"]["at_the_end"], np.linalg.eigvalsh(gram)[:1] / 2, rtol=1e-9)
     bear = np.array([_bearable(log[log["action"] == a]) for a in (0, 1)])
     np.testing.assert_allclose(values["signal beyond the error"]["could_bear"], bear, rtol=1e-6)
+
+
+def test_one_error_for_all_rounds_is_the_same_error_in_each() -> None:
+    log = make_log(3000)
+    once = mb.fit(log, predicted=FEATURES, error_cov=ERROR)
+    each = {finding.name: finding.values for finding in mb.fit(log, predicted=FEATURES, error_columns="0,0.5").diagnostics}
+    for finding in once.diagnostics:
+        for name, values in finding.values.items():
+            np.testing.assert_allclose(values, each[finding.name][name], rtol=1e-9, atol=1e-12, err_msg=f"{finding.name}: {name}")
+
+
+def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:
+    """Kernels are compiled for the kinds of arrays they get, which takes longer than most fits."""
+    log = make_log()
+    mb.fit(log, predicted=FEATURES, error_cov=ERROR)
+    kernels: list[Any] = [_kernels.mark_faults, _kernels.add_products, _kernels.add_scores, _kernels.add_tally]
+    compiled = [len(kernel.signatures) for kernel in kernels]
+    spoilt = log.astype({"reward": "float32"})
+    spoilt.loc[7, ["stress", "action"]] = np.nan
+    mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
+    assert [len(kernel.signatures) for kernel in kernels] == compiled
 
 
 def _bearable(own: pd.DataFrame) -> float:

@@ -639,36 +639,58 @@ def mark_faults(predicted, actions, rewards, propensities, errors, n_actions, fa
     `propensities` has one column, for the action taken, or one for each action; `errors` none, one variance for each feature, or the
     rows of the lower triangle of a covariance. NaN breaks every comparison.
     """
-    d, k = predicted.shape[0], propensities.shape[1]
+    d, n = predicted.shape
     s, work = np.empty((d, d)), np.empty(packed_size(d) + 2 * d)
-    count = 0
-    for t in range(rewards.size):
-        a = actions[t]
-        good = abs(rewards[t]) <= LARGEST and 0.0 <= a <= n_actions - 1.0 and a == math.floor(a)
+    mark_outside(faulty, rewards, -LARGEST, LARGEST)
+    mark_outside(faulty, actions, 0.0, n_actions - 1.0)
+    mark_broken(faulty, actions)
+    for i in range(d):
+        mark_outside(faulty, predicted[i], -LARGEST, LARGEST)
+    if propensities.shape[1] == 1:
+        mark_outside(faulty, propensities.reshape(n), LEAST, 1.0)
+    else:
+        for t in range(n):
+            faulty[t] = faulty[t] or not is_distribution(propensities[t], int(actions[t]))
+    if errors.shape[1] == d:
         for i in range(d):
-            good = good and abs(predicted[i, t]) <= LARGEST
-        if good and k == 1:
-            good = LEAST <= propensities[t, 0] <= 1.0
-        elif good:
-            total = 0.0
-            for b in range(k):
-                total += propensities[t, b]
-                good = good and propensities[t, b] >= 0.0
-            good = good and abs(total - 1.0) <= 1e-6 and propensities[t, int(a)] >= LEAST
-        if good and errors.shape[1] == d:
-            for i in range(d):
-                good = good and 0.0 <= errors[t, i] <= LARGEST
-        elif good and errors.shape[1] > d:
+            mark_outside(faulty, errors[:, i], 0.0, LARGEST)
+    elif errors.shape[1] > d:
+        for t in range(n):
             j = 0
             for i in range(d):
                 for c in range(i + 1):
                     s[i, c] = errors[t, j]
                     s[c, i] = errors[t, j]
                     j += 1
-            good = is_covariance(s, work)
-        faulty[t] = not good
-        count += not good
+            faulty[t] = faulty[t] or not is_covariance(s, work)
+    count = 0
+    for t in range(n):
+        count += faulty[t]
     return count
+
+
+@jit
+def mark_outside(faulty, values, least, most):
+    """Mark values outside [least, most], and NaN; without a branch, so that the compiler can use vector instructions."""
+    for t in range(values.size):
+        faulty[t] |= not (least <= values[t]) & (values[t] <= most)
+
+
+@jit
+def mark_broken(faulty, values):
+    """Mark what is no whole number."""
+    for t in range(values.size):
+        faulty[t] |= values[t] != math.floor(values[t])
+
+
+@jit
+def is_distribution(propensities, a):
+    """Whether these are probabilities that sum to 1, with one for the action that was taken."""
+    total, good = 0.0, propensities[a] >= LEAST
+    for propensity in propensities:
+        total += propensity
+        good = good and propensity >= 0.0
+    return good and abs(total - 1.0) <= 1e-6
 
 
 @jit
@@ -936,56 +958,30 @@ def add_tally(tally, first, total, floor, varying, theta, mean, scale, log, fore
 
     `forecast` has the probability of every action where that is known, else no column. Error covariances are added up if `varying`.
     """
-    x, error, allowed = log.predicted, log.errors, log.allowed
-    actions, propensities, stated, chance = log.actions, log.propensities, tally.forecast, tally.chance
-    d, n = x.shape
-    n_actions, parts = theta.shape[0], tally.segments.shape[0]
-    scores = np.empty((n_actions, CHUNK))
-    last_top, last_next, sd = -1, -1, 0.0
-    choices, within, inside = 0, 0, 0
-    for start in range(0, n, CHUNK):
-        m = min(CHUNK, n - start)
-        for b in range(n_actions):
-            write_fitted(scores[b, :m], theta, b, theta.shape[1] - d, x, start)
-        count_propensities(tally, actions, propensities, floor, start, m)
-        for t in range(start, start + m):
-            if n_actions == 2:  # of two actions one says it all
-                q = propensities[t] if actions[t] == 1 else 1.0 - propensities[t]
-                add_forecast(stated, 1, q, actions[t] == 1)
-                add_chance(chance, 0, 1.0 - q, x, t, mean)
-                add_chance(chance, 1, q, x, t, mean)
-            else:
-                for b in range(forecast.shape[1]):
-                    add_forecast(stated, b, forecast[t, b], actions[t] == b)
-                    add_chance(chance, b, forecast[t, b], x, t, mean)
-            if varying:
-                add_reported(tally, min((first + t) * parts // total, parts - 1), x, t, mean, error)
-            top, next_best = best_two(scores, t - start, allowed, entry(t, allowed.shape[0]))
-            if next_best >= 0:
-                if varying or top != last_top or next_best != last_next:
-                    sd = gap_sd(theta, top, next_best, theta.shape[1] - d, error, entry(t, error.shape[0]))
-                    last_top, last_next = top, next_best
-                gap = scores[top, t - start] - scores[next_best, t - start]
-                choices += 1
-                within += gap < sd
-                inside += gap < 1.959964 * sd
-    tally.close[0] += choices
-    tally.close[1] += within
-    tally.close[2] += inside
-    start = 0
+    d, n = log.predicted.shape
+    parts, work = tally.segments.shape[0], np.empty((2 + theta.shape[0] + d, CHUNK))
+    begin = 0
     for part in range(parts):  # those of its parts that the log touches, one after the other
-        end = min(max((total * (part + 1) + parts - 1) // parts - first, start), n) if part + 1 < parts else n
-        add_segment(tally.segments[part], tally.powers, x, mean, scale, start, end)
-        start = end
+        end = min(max((total * (part + 1) + parts - 1) // parts - first, begin), n) if part + 1 < parts else n
+        for start in range(begin, end, CHUNK):
+            stop = min(start + CHUNK, end)
+            count_propensities(tally, log.actions[start:stop], log.propensities[start:stop], floor)
+            add_segment(tally.segments[part], log.predicted, start, stop)
+            add_stated(tally, start, stop, mean, scale, log, forecast, work)
+            count_close(tally.close, start, stop, theta, varying, log, work)
+            if varying:
+                for t in range(start, stop):
+                    add_reported(tally, part, log.predicted, t, mean, log.errors)
+        begin = end
 
 
 @jit
-def count_propensities(tally, actions, propensities, floor, start, m):
+def count_propensities(tally, actions, propensities, floor):
     """How probable the actions taken were: a histogram, the smallest, and how many are below the floor."""
     histogram, least, below = tally.propensity, tally.least, 0
     bins = histogram.shape[1]
-    for t in range(start, start + m):
-        a, propensity = actions[t], propensities[t]
+    for k in range(actions.size):
+        a, propensity = actions[k], propensities[k]
         histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
         if propensity < least[a]:
             least[a] = propensity
@@ -994,51 +990,123 @@ def count_propensities(tally, actions, propensities, floor, start, m):
 
 
 @summing
-def add_segment(segment, powers, x, mean, scale, start, end):
-    """Rounds, x~ and x~x~' of one part of a log, and the powers of standardised x~."""
-    d, n = x.shape[0], end - start
-    segment[0] += n
-    k = 1 + d
+def add_segment(segment, x, start, stop):
+    """Rounds, x~ and x~x~' of one part of a log."""
+    d, k = x.shape[0], 1 + x.shape[0]
+    segment[0] += stop - start
     for i in range(d):
-        total, third, fourth = 0.0, 0.0, 0.0
-        own, inverse, center = x[i, start:end], 1.0 / scale[i], mean[i]
-        for t in range(n):
-            away = (own[t] - center) * inverse
-            square = away * away
+        total, own = 0.0, x[i, start:stop]
+        for t in range(own.size):
             total += own[t]
-            third += square * away
-            fourth += square * square
         segment[1 + i] += total
-        powers[0, i] += third
-        powers[1, i] += fourth
         for j in range(i, d):
-            other, total = x[j, start:end], 0.0
-            for t in range(n):
+            total, other = 0.0, x[j, start:stop]
+            for t in range(own.size):
                 total += own[t] * other[t]
             segment[k] += total
             k += 1
 
 
-@spliced
-def add_forecast(forecast, b, q, came):
+@jit
+def add_stated(tally, start, stop, mean, scale, log, forecast, work):
+    """What the probabilities of all actions say would come, and how far x~ is from its mean."""
+    m, n_actions = stop - start, tally.least.size
+    q, variance = work[0, :m], work[1, :m]
+    for i in range(mean.size):
+        away = work[2 + i, :m]
+        write_away(away, log.predicted[i, start:stop], mean[i])
+        add_powers(tally.powers, i, away, 1.0 / scale[i])
+    for b in range(n_actions if n_actions == 2 else forecast.shape[1]):
+        for k in range(m):
+            t = start + k
+            if n_actions == 2:  # of two actions one says it all
+                q[k] = log.propensities[t] if log.actions[t] == b else 1.0 - log.propensities[t]
+            else:
+                q[k] = forecast[t, b]
+        if b == 1 or n_actions > 2:
+            add_forecast(tally.forecast[b], q, b, log.actions[start:stop])
+        add_chance(tally.chance[b], q, variance, work)
+
+
+@jit
+def write_away(out, x, mean):
+    """out = x - mean."""
+    for k in range(out.size):
+        out[k] = x[k] - mean
+
+
+@summing
+def add_powers(powers, i, away, inverse):
+    """The third and the fourth power of standardised x~."""
+    third, fourth = 0.0, 0.0
+    for k in range(away.size):
+        unit = away[k] * inverse
+        square = unit * unit
+        third += square * unit
+        fourth += square * square
+    powers[0, i] += third
+    powers[1, i] += fourth
+
+
+@jit
+def add_forecast(forecast, q, b, actions):
     """One action's probability and whether it came, at the level of that probability."""
-    levels = forecast.shape[1]
-    level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
-    forecast[b, level, 0] += 1.0
-    forecast[b, level, 1] += 1.0 if came else 0.0
-    forecast[b, level, 2] += q
-    forecast[b, level, 3] += q * (1.0 - q)
+    levels = forecast.shape[0]
+    for k in range(q.size):
+        level = min(int(q[k] * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
+        forecast[level, 0] += 1.0
+        forecast[level, 1] += 1.0 if actions[k] == b else 0.0
+        forecast[level, 2] += q[k]
+        forecast[level, 3] += q[k] * (1.0 - q[k])
 
 
-@spliced
-def add_chance(chance, b, q, x, t, mean):
-    """The variance of u - 1 and of (u - 1) (x~ - mean), u = 1{a = b} / q, for an action that was possible."""
-    if q > LEAST:
-        variance = 1.0 / q - 1.0
-        chance[b, 0] += variance
-        for i in range(mean.size):
-            away = x[i, t] - mean[i]
-            chance[b, 1 + i] += variance * away * away
+@summing
+def add_chance(chance, q, variance, work):
+    """The variance of u - 1 and of (u - 1) (x~ - mean), u = 1{a = b} / q, over the rounds in which the action was possible; x~ - mean is
+    in the rows of `work` from the third on."""
+    total = 0.0
+    for k in range(q.size):
+        variance[k] = 1.0 / q[k] - 1.0 if q[k] > LEAST else 0.0
+        total += variance[k]
+    chance[0] += total
+    for i in range(chance.size - 1):
+        total, away = 0.0, work[2 + i, : q.size]
+        for k in range(q.size):
+            total += variance[k] * (away[k] * away[k])
+        chance[1 + i] += total
+
+
+@jit
+def count_close(close, start, stop, theta, varying, log, work):
+    """Rounds with a choice, and those where the two best actions are within 1 and 1.96 standard deviations of the error between them."""
+    n_actions, error, allowed = theta.shape[0], log.errors, log.allowed
+    m, intercept = stop - start, theta.shape[1] - log.predicted.shape[0]
+    for b in range(n_actions):
+        write_fitted(work[b, :m], theta, b, intercept, log.predicted, start)
+    if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
+        count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
+    else:
+        for t in range(start, stop):
+            top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
+            if next_best >= 0:
+                sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
+                gap = work[top, t - start] - work[next_best, t - start]
+                close[0] += 1.0
+                close[1] += gap < sd
+                close[2] += gap < 1.959964 * sd
+
+
+@jit
+def count_close_pairs(close, first, second, sd):
+    """`count_close` of two actions that are always allowed: a loop that the compiler can turn into vector instructions."""
+    within, inside = 0, 0
+    for k in range(first.size):
+        gap = abs(first[k] - second[k])
+        within += gap < sd
+        inside += gap < 1.959964 * sd
+    close[0] += first.size
+    close[1] += within
+    close[2] += inside
 
 
 @spliced
@@ -1060,10 +1128,10 @@ def add_reported(tally, part, x, t, mean, error):
 
 
 @spliced
-def best_two(scores, k, allowed, m):
+def best_two(scores, n_actions, k, allowed, m):
     """The best and the second best allowed action by column k of their scores, -1 if there is none."""
     top, next_best = -1, -1
-    for b in range(scores.shape[0]):
+    for b in range(n_actions):
         if allowed[m, b]:
             if top < 0 or scores[b, k] > scores[top, k]:
                 top, next_best = b, top

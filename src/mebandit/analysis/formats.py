@@ -16,6 +16,8 @@ from mebandit.values import Floats
 
 ROWS = 65_536
 """rows in a block"""
+PARQUET_BYTES = 64 << 20
+"""bytes of a Parquet file that are decoded at a time, by all workers together: large steps cost less than small ones"""
 CSV_BYTES = 8 << 20
 """bytes of a CSV that are parsed at a time"""
 
@@ -142,10 +144,11 @@ def table_pieces(part: tuple[str, Any], columns: Columns, before: int) -> Iterat
         yield Piece(name, start, before, partial(iter, rows)), min(ROWS, table.num_rows - start)
 
 
-def parquet_pieces(path: Path, columns: Columns, before: int) -> Iterator[tuple[Piece, int]]:
-    """One piece for each row group."""
+def parquet_pieces(path: Path, columns: Columns, before: int, *, workers: int) -> Iterator[tuple[Piece, int]]:
+    """One piece for each row group, decoded in steps of whole blocks, which are the same whatever the number of workers."""
     metadata, start = parquet_file(path).metadata, 0
-    read = partial(_row_group, path.absolute(), path.stat().st_size, columns.all)
+    step = max(PARQUET_BYTES // workers // (8 * len(columns.all) * ROWS), 1) * ROWS
+    read = partial(_row_group, path.absolute(), path.stat().st_size, columns.all, step)
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group).num_rows
         if rows:
@@ -153,7 +156,7 @@ def parquet_pieces(path: Path, columns: Columns, before: int) -> Iterator[tuple[
         start += rows
 
 
-def _row_group(path: Path, size: int, columns: list[str], group: int) -> Iterable[Any]:
+def _row_group(path: Path, size: int, columns: list[str], step: int, group: int) -> Iterable[Any]:
     """The record batches of a row group; the file may be read elsewhere than where the piece was made, and must be the same there."""
     import pyarrow.parquet as pq
 
@@ -163,8 +166,9 @@ def _row_group(path: Path, size: int, columns: list[str], group: int) -> Iterabl
         rule = f"be the same file of {size:,} bytes wherever it is read, on every worker of a cluster too"
         raise LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all of them share.")
     metadata = _metadata(path, size, found.st_mtime_ns)
-    with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 20) as file:
-        yield from file.iter_batches(ROWS, row_groups=[group], columns=columns, use_threads=metadata.num_row_groups == 1)
+    with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 16) as file:
+        for batch in file.iter_batches(step, row_groups=[group], columns=columns, use_threads=metadata.num_row_groups == 1):
+            yield from (batch.slice(start, ROWS) for start in range(0, batch.num_rows, ROWS))
 
 
 @lru_cache(maxsize=16)

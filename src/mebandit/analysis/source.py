@@ -19,9 +19,12 @@ from mebandit.checks import LogError
 from mebandit.moments import Rounds
 from mebandit.progress import progress_bar
 from mebandit.values import Floats, Integers
-from mebandit.workers import Workers, hired
+from mebandit.workers import Threads, Workers, hired
 
 T = TypeVar("T")
+
+MOST = 8
+"""threads that read, if nobody says how many; what each decodes at a time is sized so that as many stay within a gigabyte"""
 
 
 class Block(NamedTuple):
@@ -76,22 +79,23 @@ class Source:
 
     def _merged(self, fold: Callable[[Piece], T | None], merge: Callable[[T, T], T], what: str) -> T:
         bar, found = progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress), None
-        with hired(self.workers, most=8) as pool, bar as done:
+        with hired(self.workers, most=MOST) as pool, bar as done:
             if not pool.here:
                 formats.check_readable_elsewhere(self.parts)
-            for part in pool.in_order(fold, self._pieces(), done):
+            threads = pool.number if isinstance(pool, Threads) else MOST
+            for part in pool.in_order(fold, self._pieces(threads), done):
                 found = _joined(found, part, merge)
         if found is None:
             raise LogError(f"the log must hold at least one round; got none in {', '.join(map(formats.name_of, self.parts))}.")
         return found
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self, workers: int) -> Iterator[Piece]:
         before = 0
         for part in self.parts:
             if isinstance(part, tuple):
                 pieces = formats.table_pieces(part, self.columns, before)
             elif part.suffix in formats.PARQUET:
-                pieces = formats.parquet_pieces(part, self.columns, before)
+                pieces = formats.parquet_pieces(part, self.columns, before, workers=workers)
             else:
                 pieces = formats.csv_pieces(part, self.columns, before, careful=part in self.careful)
             rows = 0
@@ -103,41 +107,37 @@ class Source:
     def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
         """The good rows of a record batch as arrays, and what is wrong with the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
-        numbers = {name: formats.numbers(batch.column(name)) for name in columns.numbers}
-        x = np.stack([numbers[name] for name in columns.predicted])
-        propensities = np.column_stack([numbers[name] for name in columns.propensity])
-        error = np.empty((n, len(columns.error)))
-        for i, name in enumerate(columns.error):
-            fixed = formats.constant(name)
-            error[:, i] = numbers[name] if fixed is None else fixed
-        faulty = np.zeros(n, dtype=np.bool_)
-        count = _kernels.mark_faults(x, numbers[columns.action], numbers[columns.reward], propensities, error, k, faulty)
-        unit: Integers = np.empty(0, dtype=np.int64)
-        units: list[Any] = []
-        if columns.unit:
-            unit, units = _labels(batch.column(columns.unit))
-            faulty |= unit < 0
-            count = int(faulty.sum())
+        names = columns.numbers  # the features come first
+        values = np.empty((len(names), n))  # copied even where that is not needed: kernels are compiled for one kind of array
+        for i, name in enumerate(names):
+            values[i] = formats.numbers(batch.column(name))
+        unit, units = _labels(batch.column(columns.unit)) if columns.unit else (np.empty(0, dtype=np.int64), [])
+        faulty = np.zeros(n, dtype=np.bool_) if columns.unit is None else unit < 0
         faults = list(torn)
-        actions, rewards = numbers[columns.action], numbers[columns.reward]
-        if count:
+        if _kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
             numbered = _row_numbers(n, start, torn)
             faults += [self._fault(batch, int(t), piece.file, int(numbered[t])) for t in np.flatnonzero(faulty)]
-            good = ~faulty
-            x, actions, rewards, propensities, error = (
-                np.ascontiguousarray(x[:, good]),
-                actions[good],
-                rewards[good],
-                propensities[good],
-                error[good],
-            )
-            unit = unit[good] if columns.unit else unit
-        chosen = actions.astype(np.int64)
-        taken = propensities[:, 0].copy() if len(columns.propensity) == 1 else propensities[np.arange(chosen.size), chosen]
-        allowed = checks.possible(taken, chosen, k) if len(columns.propensity) == 1 else propensities > 0
-        rounds = Rounds(x, chosen, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
-        forecast = propensities if len(columns.propensity) > 1 else np.empty((taken.size, 0))
+            values, unit = np.ascontiguousarray(values[:, ~faulty]), unit[~faulty] if columns.unit else unit
+        played, rewards, propensities, error = self._given(values, names)
+        actions = played.astype(np.int64)
+        taken, allowed, forecast = propensities[:, 0], propensities > 0, propensities
+        if len(columns.propensity) == 1:
+            allowed, forecast = checks.possible(taken, actions, k), propensities[:, :0]
+        else:
+            taken = propensities[np.arange(actions.size), actions]
+        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
         return Block(piece.before + start, rounds, units, unit, faults, forecast)
+
+    def _given(self, values: Floats, names: Sequence[str]) -> tuple[Floats, Floats, Floats, Floats]:
+        """Actions, rewards, propensities (n, 1 or K) and what varies in the error (n, ...), from the columns of numbers."""
+        columns, row = self.columns, dict(zip(names, values, strict=True))
+        error = np.empty((values.shape[1], len(columns.error)))
+        for i, name in enumerate(columns.error):
+            fixed = formats.constant(name)
+            error[:, i] = row[name] if fixed is None else fixed
+        several = len(columns.propensity) > 1
+        propensities = np.column_stack([row[name] for name in columns.propensity]) if several else row[columns.propensity[0]][:, None]
+        return row[columns.action], row[columns.reward], propensities, error
 
     def _fault(self, batch: Any, t: int, file: str, row: int) -> Fault:
         """What is wrong with a row, in words: the first rule that it breaks."""
@@ -192,9 +192,9 @@ def _joined(found: T | None, part: T | None, merge: Callable[[T, T], T]) -> T | 
 
 def packed_errors(error: Floats, d: int) -> Floats:
     """Error columns, d variances or a lower triangle row by row, as packed covariances; one of zeros if there are none."""
-    rows, columns = np.triu_indices(d)
     if error.shape[1] == 0:
-        return np.zeros((1, rows.size))
+        return np.zeros((1, d * (d + 1) // 2))
+    rows, columns = np.triu_indices(d)
     packed = np.zeros((len(error), rows.size))
     if error.shape[1] == d:
         packed[:, rows == columns] = error
