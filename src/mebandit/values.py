@@ -50,11 +50,10 @@ class Decision(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A decision that waits for its reward."""
+    """A decision that waits for its reward, and what it was taken on."""
 
     observation: Observation
-    action: int
-    propensities: Floats
+    decision: Decision
 
 
 class LinearState(NamedTuple):

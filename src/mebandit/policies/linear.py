@@ -260,21 +260,22 @@ class LinearPolicy:
 
     def advance(self, state: LinearState, round: Round) -> LinearState:
         """`update` in place."""
-        predicted, error_cov, allowed, time, luck = round.observation
-        learned = int(state.extra[_kernels.LEARNED]) + 1
+        (predicted, error_cov, allowed, time, luck), action, propensities, reward = round
+        sums, fit, extra = state
+        learned = int(extra[_kernels.LEARNED]) + 1
         _kernels.learn_one(
             self.spec,
             self.tuning,
             self.stabilizer_at(time),
-            state.sums,
-            state.fit,
-            state.extra,
+            sums,
+            fit,
+            extra,
             predicted,
             error_cov,
             allowed,
-            round.action,
-            float(round.propensities[round.action]),
-            round.reward,
+            action,
+            float(propensities[action]),
+            reward,
             luck,
             self.refits_after(learned),
             learned >= self.correct_from,
