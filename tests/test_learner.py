@@ -46,7 +46,7 @@ def test_the_learner_is_the_policys_fold(make: Any) -> None:
         x, s = rng.normal(size=2), np.diag(rng.uniform(0, 0.5, 2))
         allowed = np.ones(3, dtype=bool) if t % 5 else np.array([True, False, True])
         decision = learner.decide(x, s, allowed=allowed)
-        luck = learner._pending[decision.id].observation.luck
+        luck = learner._pending[decision.id][0].luck
         observation = Observation(x, s, allowed, t, luck)
         np.testing.assert_array_equal(decision.propensities, policy.propensities(state, observation))
         assert decision.propensity == decision.propensities[decision.action]
@@ -76,7 +76,7 @@ def test_an_error_covariance_changed_in_place_is_a_new_one() -> None:
     before = [learner.decide([0.3, 1.0], s).id for _ in range(2)]
     s *= 2
     after = learner.decide([0.3, 1.0], s).id
-    held = [learner._pending[i].observation.error_cov[1, 1] for i in (*before, after)]
+    held = [learner._pending[i][0].error_cov[1, 1] for i in (*before, after)]
     assert held == [1.0, 1.0, 2.0]
     for bad in (-1.0, np.nan):
         s[1, 1] = bad
@@ -97,7 +97,7 @@ def test_rewards_may_come_in_any_order_or_never(seed: int, n: int) -> None:
     order = rng.permutation(n)[: rng.integers(0, n + 1)]
     for i in order:
         learner.learn(made[i] if i % 2 else made[i].id, reward_of(made[i]))
-    rounds = [Round(pending[d.id].observation, d.action, d.propensities, reward_of(d)) for d in (made[i] for i in order)]
+    rounds = [Round(pending[d.id][0], d.action, d.propensities, reward_of(d)) for d in (made[i] for i in order)]
     assert states.same(learner.state, mb.replay(policy, rounds))
     assert learner.waiting == n - len(order)
     assert set(learner.pending) == {d.id for d in made} - {made[i].id for i in order}

@@ -1649,8 +1649,9 @@ def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, last_error_
 
 @jit
 def learn_one(
-    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correcting
+    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correct_from
 ):
+    correcting = extra[LEARNED] + 1.0 >= correct_from
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     z, seen, error, work = single_round(spec, sums, fit, predicted, error_cov)
     mask, weights = allowed.reshape(1, allowed.size), stabilizer.reshape(1, stabilizer.size)

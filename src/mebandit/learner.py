@@ -89,10 +89,9 @@ class Learner:
             observation, action, pi = self._decide_stepwise(x, s, mask, number)
         pi.setflags(write=False)
         decision = Decision(number, action, float(pi[action]), pi)
-        pending = Pending(observation, decision)
         if self._journal is not None:
-            self._journal.decision(pending)
-        self._pending[number] = pending
+            self._journal.decision((observation, decision))
+        self._pending[number] = observation, decision
         self.decided = number
         return decision
 
@@ -149,7 +148,7 @@ class Learner:
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
-        number = self._waiting(decision).decision.id
+        number = self._waiting(decision)[1].id
         if self._journal is not None:
             self._journal.forget(number)
         del self._pending[number]
@@ -162,7 +161,7 @@ class Learner:
             made = type(number) is int and 0 < number <= self.decided
             state = "one that has its reward already or was given up" if made else f"{number!r}, which this learner never made"
             checks.refuse("decision", "be one that waits for its reward", f"decision {number}: {state}" if made else state)
-        own = known.decision
+        own = known[1]
         if decision is not own and isinstance(decision, Decision) and decision[:3] != own[:3]:
             checks.refuse("decision", "be one of this learner's own", f"decision {number} with another action or probability")
         return known
@@ -247,7 +246,7 @@ class Learner:
             raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
         learner.decided, learner.learned = body["decided"], body["learned"]
         waiting = (decision_from_plain(data, found.n_actions, found.dim) for data in body["pending"])
-        learner._pending = {pending.decision.id: pending for pending in waiting}
+        learner._pending = {pending[1].id: pending for pending in waiting}
         return learner
 
     @classmethod
@@ -273,15 +272,15 @@ class Learner:
     def _take(self, event: dict[str, Any]) -> None:
         """Do again what an event says was done."""
         if "decision" in event:
-            pending = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
-            self._pending[pending.decision.id] = pending
-            self.decided = max(self.decided, pending.decision.id)
+            observation, known = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
+            self._pending[known.id] = observation, known
+            self.decided = max(self.decided, known.id)
         elif "reward_of" in event:
             observation, known = self._waiting(event["reward_of"])
             round = Round(observation, known.action, known.propensities, checks.number("reward", event["reward"]))
             self._learned(known.id, advance(self.policy, self._state, round))
         else:
-            del self._pending[self._waiting(event["forget"]).decision.id]
+            del self._pending[self._waiting(event["forget"])[1].id]
 
 
 def _is_array(value: object, shape: tuple[int, ...]) -> bool:

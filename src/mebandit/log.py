@@ -125,7 +125,7 @@ def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> Pendi
         luck=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
     )
     propensities = checks.probabilities("propensities", data["propensities"], allowed)
-    return Pending(observation, Decision(observation.time, action, float(propensities[action]), propensities))
+    return observation, Decision(observation.time, action, float(propensities[action]), propensities)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def read_journal(path: str | Path) -> Log:
         try:
             if "decision" in event:
                 pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
-                open_decisions[pending.decision.id] = pending
+                open_decisions[pending[1].id] = pending
             elif "reward_of" in event:
                 rows.append((open_decisions.pop(event["reward_of"]), checks.number("reward", event["reward"])))
         except (KeyError, TypeError, ValueError) as error:
@@ -226,11 +226,11 @@ def read_journal(path: str | Path) -> Log:
     if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), _ in rows}) > 1:
         raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
     return Log(
-        decision=np.array([pending.decision.id for pending, _ in rows], dtype=np.int64),
-        predicted=np.array([pending.observation.predicted for pending, _ in rows]),
-        error_cov=np.array([pending.observation.error_cov for pending, _ in rows]),
-        allowed=np.array([pending.observation.allowed for pending, _ in rows]),
-        actions=np.array([pending.decision.action for pending, _ in rows], dtype=np.int64),
-        propensities=np.array([pending.decision.propensities for pending, _ in rows]),
+        decision=np.array([decision.id for (_, decision), _ in rows], dtype=np.int64),
+        predicted=np.array([observation.predicted for (observation, _), _ in rows]),
+        error_cov=np.array([observation.error_cov for (observation, _), _ in rows]),
+        allowed=np.array([observation.allowed for (observation, _), _ in rows]),
+        actions=np.array([decision.action for (_, decision), _ in rows], dtype=np.int64),
+        propensities=np.array([decision.propensities for (_, decision), _ in rows]),
         rewards=np.array([reward for _, reward in rows]),
     )

@@ -49,11 +49,8 @@ class Decision(NamedTuple):
     """π_t(·), (K,)"""
 
 
-class Pending(NamedTuple):
-    """A decision that waits for its reward, and what it was taken on."""
-
-    observation: Observation
-    decision: Decision
+Pending = tuple[Observation, Decision]
+"""what was seen, and the decision that waits for its reward"""
 
 
 class LinearState(NamedTuple):

@@ -184,8 +184,11 @@ class LinearPolicy:
         return min(value, 1 / self.n_actions)
 
     def refits_after(self, learned: int) -> bool:
-        schedule = self.refit_schedule
-        return isinstance(schedule, schedules.EveryRound) or bool(schedule(learned))
+        return bool(self.refit_schedule(learned))
+
+    @cached_property
+    def refits_every_round(self) -> bool:
+        return self.refit_schedule == EVERY_ROUND
 
     @cached_property
     def refit_schedule(self) -> Callable[[Any], Any]:
@@ -262,7 +265,6 @@ class LinearPolicy:
         """`update` in place."""
         (predicted, error_cov, allowed, time, luck), action, propensities, reward = round
         sums, fit, extra = state
-        learned = int(extra[_kernels.LEARNED]) + 1
         _kernels.learn_one(
             self.spec,
             self.tuning,
@@ -277,8 +279,8 @@ class LinearPolicy:
             float(propensities[action]),
             reward,
             luck,
-            self.refits_after(learned),
-            learned >= self.correct_from,
+            self.refits_every_round or self.refits_after(int(extra[_kernels.LEARNED]) + 1),
+            self.correct_from,
         )
         return state
 
