@@ -1,4 +1,4 @@
-"""The command line: `mebandit demo`, `simulate`, `paper` for simulations, `fit` for logs, `plan` for trials to come."""
+"""The command line: `mebandit demo`, `simulate`, `paper` for simulations, `fit` for logs, `plan` for trials to come, `bench` for speed."""
 
 import sys
 
@@ -7,7 +7,7 @@ from mebandit.checks import MebanditError
 try:
     import click
 
-    from mebandit.cli import analysing, planning, simulating, valuing  # noqa: F401  commands are known once their module is imported
+    from mebandit.cli import analysing, benching, planning, simulating, valuing  # noqa: F401  commands are known once their module is imported
     from mebandit.cli.terminal import commands
 except ImportError:
     sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
