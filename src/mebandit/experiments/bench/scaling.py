@@ -61,8 +61,8 @@ def run(options: Options, done: Done) -> list[Section]:
         Section(
             title="Growth with the number of features, K = 2",
             setting=SETTING,
-            finding=f"From d = {DIMS[0]} to d = {DIMS[-1]} a round of MEB takes {_growth(by_dim, 'MEB'):,.0f} times as long where θ is solved "
-            f"for after each (d³), {_growth(by_dim, 'MEB, refit at powers of 2'):,.0f} times where it is at powers of 2 (the sums, d²).",
+            finding=f"From d = {DIMS[0]} to d = {DIMS[-1]} a round of MEB takes {_growth(by_dim, 'MEB'):,.0f} times as long where θ is "
+            f"solved for after each (d³), {_growth(by_dim, 'MEB, refit at powers of 2'):,.0f} times where it is at powers of 2 (d²).",
             table=_table("d", by_dim),
         ),
         Section(
