@@ -133,18 +133,22 @@ class Learner:
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
         observation, known = self._waiting(decision)
-        round = Round(observation, known.action, known.propensities, _reward(reward))
-        if self._journal is None:
-            state = advance(self.policy, self._state, round)
-        else:  # what cannot be learned from must not be in the journal, and what cannot be written must not be learned
-            state = self.policy.update(self._state, round)
-            self._journal.reward(known.id, round.reward)
-        self._learned(known.id, state)
-
-    def _learned(self, number: int, state: State) -> None:
-        self._state = state
-        del self._pending[number]
+        r = _reward(reward)
+        if self._journal is not None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
+            state = self.policy.update(self._state, Round(observation, known.action, known.propensities, r))
+            self._journal.reward(known.id, r)
+            self._state = state
+        else:
+            self._take_in(observation, known, r)
+        del self._pending[known.id]
         self.learned += 1
+
+    def _take_in(self, observation: Observation, decision: Decision, reward: float) -> None:
+        """Move the state on by one finished round, in place where the policy can."""
+        if type(self.policy) is LinearPolicy:
+            self.policy.take_in(self._state, observation, decision.action, decision.propensity, reward)
+        else:
+            self._state = advance(self.policy, self._state, Round(observation, decision.action, decision.propensities, reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
@@ -277,8 +281,9 @@ class Learner:
             self.decided = max(self.decided, known.id)
         elif "reward_of" in event:
             observation, known = self._waiting(event["reward_of"])
-            round = Round(observation, known.action, known.propensities, checks.number("reward", event["reward"]))
-            self._learned(known.id, advance(self.policy, self._state, round))
+            self._take_in(observation, known, checks.number("reward", event["reward"]))
+            del self._pending[known.id]
+            self.learned += 1
         else:
             del self._pending[self._waiting(event["forget"])[1].id]
 
