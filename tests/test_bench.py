@@ -27,7 +27,7 @@ def test_the_command_measures_and_writes_what_it_found(tmp_path: Path) -> None:
         assert f"## {title}" in page
         assert title in done.stdout
     assert "river is not installed and was left out." in page
-    assert "| numpy | LinUCB in a plain loop" in page
+    assert "| numpy: LinUCB in a plain loop" in page
     for name in ("live", "growth"):
         assert f"](./{name}.png)" in page
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -66,9 +66,9 @@ def test_a_contestant_that_cannot_start_is_named_with_the_reason(tmp_path: Path,
     (tmp_path / "pymab" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     first, _ = live.run(Options(repeats=1), nothing)
-    assert "pymab (LinUCB) could not start (ImportError: half of it is missing) and was left out." in first.finding
+    assert "pymab: LinUCB could not start (ImportError: half of it is missing) and was left out." in first.finding
     assert "mabwiser is not installed and was left out." in first.finding
-    assert {row[0] for row in first.table.rows} == {"mebandit", "numpy"}
+    assert {row[0].split(":")[0] for row in first.table.rows} == {"mebandit", "numpy"}
 
 
 def test_a_worker_that_ends_says_why() -> None:
