@@ -14,7 +14,7 @@ import numpy as np
 
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
-from mebandit.experiments.bench.measuring import Done, Options, Stopped, Times, Worker, in_turns
+from mebandit.experiments.bench.measuring import ONE_THREAD, Done, Options, Stopped, Times, Worker, in_turns
 from mebandit.report import Section, Table, picture
 from mebandit.values import Floats
 
@@ -123,9 +123,9 @@ SETTING = (
     "Ours does more than the others: it checks every number that comes in (the covariance of the error too), draws from probabilities "
     "that keep a floor and returns them, keeps a decision until its reward comes, whenever that is, and, but for LinUCB and least squares, "
     "corrects for the error. It solves for θ again after each round from exact sums, in d³/6 multiplications for every action whose sums "
-    "changed (in MEB and MEB-DR all of them), where others update an inverse (LinUCB, d²) or take a gradient step (Vowpal Wabbit, d). While "
-    "MEB's corrected matrix is not safely positive definite, as in the first 2,000 rounds or so at d = 20, K = 5, a round takes it some "
-    "fifteen times as long as later, which a median does not show."
+    "changed (in MEB and MEB-DR all of them), where others update an inverse (LinUCB, d²) or take a gradient step (Vowpal Wabbit, d). "
+    "While MEB's corrected matrix is not safely positive definite, as in the first 2,000 rounds or so at d = 20, K = 5, a round takes it "
+    "some fifteen times as long as later, which a median does not show."
 )
 
 
@@ -145,7 +145,7 @@ def run(options: Options, done: Done) -> list[Section]:
         np.savez(path, allow_pickle=False, n=np.array(len(tasks)), **arrays)
         workers = {}
         for name, (python, _) in found.items():
-            worker = stack.enter_context(Worker(python, contestants.__file__, name, str(path)))
+            worker = stack.enter_context(Worker(python, contestants.__file__, name, str(path), environment=ONE_THREAD))
             try:
                 worker.answer()
                 workers[name] = worker

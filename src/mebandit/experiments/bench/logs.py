@@ -111,8 +111,7 @@ def run(options: Options, done: Done) -> list[Section]:
 def _measure(path: Path, repeats: int, done: Done) -> tuple[dict[str, Times], dict[str, float]]:
     memory: dict[str, float] = {}
     with ExitStack() as stack:
-        free = {"OMP_NUM_THREADS": "", "NUMBA_NUM_THREADS": ""}  # all cores may be used here
-        workers = {name: stack.enter_context(Worker(sys.executable, "-m", __name__, str(path), environment=free)) for name in WORK}
+        workers = {name: stack.enter_context(Worker(sys.executable, "-m", __name__, str(path))) for name in WORK}
 
         def turn(name: str) -> float:
             seconds, memory[name] = workers[name].ask(name)

@@ -97,7 +97,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=os.environ | ONE_THREAD | dict(environment or {}),
+            env=os.environ | dict(environment or {}),
         )
 
     def ask(self, question: object) -> Any:
