@@ -25,8 +25,14 @@ tests: .venv/ready
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: .venv/ready
-	$(BIN)/python benchmarks/run.py
+bench: .venv/ready benchmarks/.venv/ready
+	$(BIN)/mebandit bench --python benchmarks/.venv/bin/python
+
+benchmarks/.venv/ready: benchmarks/peers.txt
+	$(PYTHON) -m venv benchmarks/.venv
+	benchmarks/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	benchmarks/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps obp
+	touch $@
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -34,4 +40,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build dist site demo results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv benchmarks/.venv build dist site demo results .pytest_cache .mypy_cache .ruff_cache .hypothesis

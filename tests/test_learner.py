@@ -46,7 +46,7 @@ def test_the_learner_is_the_policys_fold(make: Any) -> None:
         x, s = rng.normal(size=2), np.diag(rng.uniform(0, 0.5, 2))
         allowed = np.ones(3, dtype=bool) if t % 5 else np.array([True, False, True])
         decision = learner.decide(x, s, allowed=allowed)
-        luck = learner._pending[decision.id].observation.luck
+        luck = learner._pending[decision.id][0].luck
         observation = Observation(x, s, allowed, t, luck)
         np.testing.assert_array_equal(decision.propensities, policy.propensities(state, observation))
         assert decision.propensity == decision.propensities[decision.action]
@@ -70,6 +70,21 @@ def test_actions_are_drawn_with_the_probabilities_reported() -> None:
     assert (np.abs(counts - expected) < 4.5 * np.sqrt(variance)).all()
 
 
+def test_an_error_covariance_changed_in_place_is_a_new_one() -> None:
+    """What was given with the last decision is remembered by its numbers, not by the array that held them."""
+    learner, s = mb.Learner(mb.meb(2, 2), seed=1), np.eye(2)
+    before = [learner.decide([0.3, 1.0], s).id for _ in range(2)]
+    s *= 2
+    after = learner.decide([0.3, 1.0], s).id
+    held = [learner._pending[i][0].error_cov[1, 1] for i in (*before, after)]
+    assert held == [1.0, 1.0, 2.0]
+    for bad in (-1.0, np.nan):
+        s[1, 1] = bad
+        with pytest.raises(mb.MebanditError, match="error_cov must be"):
+            learner.decide([0.3, 1.0], s)
+    assert learner.decided == 3
+
+
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 25))
 def test_rewards_may_come_in_any_order_or_never(seed: int, n: int) -> None:
@@ -82,7 +97,7 @@ def test_rewards_may_come_in_any_order_or_never(seed: int, n: int) -> None:
     order = rng.permutation(n)[: rng.integers(0, n + 1)]
     for i in order:
         learner.learn(made[i] if i % 2 else made[i].id, reward_of(made[i]))
-    rounds = [Round(*pending[made[i].id], reward=reward_of(made[i])) for i in order]
+    rounds = [Round(pending[d.id][0], d.action, d.propensities, reward_of(d)) for d in (made[i] for i in order)]
     assert states.same(learner.state, mb.replay(policy, rounds))
     assert learner.waiting == n - len(order)
     assert set(learner.pending) == {d.id for d in made} - {made[i].id for i in order}

@@ -1686,6 +1686,16 @@ def acceptable(x):
     return True
 
 
+@spliced
+def equal(a, b):
+    """Whether two matrices of one shape have the same entries (false where there is a NaN)."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if a[i, j] != b[i, j]:
+                return False
+    return True
+
+
 @jit
 def is_covariance(s, work):
     """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
@@ -1711,76 +1721,64 @@ def is_covariance(s, work):
 
 
 @jit
-def features(predicted, intercept):
-    """z: the predicted context, after a leading 1 if there is an intercept."""
-    z = np.ones(predicted.size + intercept)
-    for i in range(predicted.size):
-        z[intercept + i] = predicted[i]
-    return z
-
-
-@jit
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here."""
     return 9 * n_actions + 4 * p + 4 * packed_size(p) + p * (p + 1)
 
 
-@jit
-def calibrated_one(spec, sums, fit, z, error_cov, work):
-    """What the decision reads: z, or its best linear predictor."""
-    if spec[ACTS_ON] == PREDICTED:
-        return z
-    seen = np.empty(z.size)
-    error = pack_errors(error_cov.reshape(1, error_cov.shape[0], error_cov.shape[1]), spec[INTERCEPT])
-    calibrate(spec, sums.reshape(sums.size), fit.reshape(fit.size), z, error[0], seen, work)
-    return seen
+@spliced
+def single_round(spec, sums, fit, predicted, error_cov):
+    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or its best linear predictor; the
+    packed error covariance; and scratch room."""
+    n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
+    p = d + intercept
+    room = np.empty(2 * p + work_size(n, p))
+    z, seen, work = room[:p], room[:p], room[2 * p :]
+    z[0] = 1.0
+    for i in range(d):
+        z[intercept + i] = predicted[i]
+    error = pack_errors(error_cov.reshape(1, d, d), intercept)[0]
+    if spec[ACTS_ON] != PREDICTED:
+        seen = room[p : 2 * p]
+        calibrate(spec, sums, fit, z, error, seen, work)
+    return z, seen, error, work
+
+
+@spliced
+def propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
+    """The action probabilities of one round; theta is the oracles' own."""
+    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
+    z, seen, _, work = single_round(spec, sums, fit, predicted, error_cov)
+    propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
 @jit
 def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
-    z = features(predicted, spec[INTERCEPT])
-    work = np.empty(work_size(spec[N_ACTIONS], z.size))
-    seen = calibrated_one(spec, sums, fit, z, error_cov, work)
-    propose(spec, tuning, fit.reshape(fit.size), extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
+    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
 
 
 @jit
-def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, seed, number, out):
-    """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance) and the luck."""
+def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, last_error_cov, allowed, floor, exploring, theta, seed, number, out):
+    """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance), the luck, and whether
+    the covariance is the last one, which was found to be good."""
     if not acceptable(predicted):
-        return -1, 0.0
-    if not is_covariance(error_cov, np.empty(packed_size(predicted.size) + 2 * predicted.size)):
-        return -2, 0.0
-    propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
+        return -1, 0.0, False
+    same = equal(error_cov, last_error_cov)
+    if not same and not is_covariance(error_cov, np.empty(packed_size(predicted.size) + 2 * predicted.size)):
+        return -2, 0.0, False
+    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
     u, luck = uniform_pair(seed, 0, 0, number, LIVE)
-    return draw(out, u), luck
+    return draw(out, u), luck, same
 
 
 @jit
 def learn_one(
-    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correcting
+    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correct_from
 ):
-    z = features(predicted, spec[INTERCEPT])
-    work = np.empty(work_size(spec[N_ACTIONS], z.size))
-    learn(
-        spec,
-        tuning,
-        stabilizer,
-        sums.reshape(sums.size),
-        fit.reshape(fit.size),
-        extra,
-        z,
-        calibrated_one(spec, sums, fit, z, error_cov, work),
-        pack_errors(error_cov.reshape(1, predicted.size, predicted.size), spec[INTERCEPT])[0],
-        allowed,
-        action,
-        propensity,
-        reward,
-        luck,
-        refit,
-        correcting,
-        work,
-    )
+    correcting = extra[LEARNED] + 1.0 >= correct_from
+    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
+    z, seen, error, work = single_round(spec, sums, fit, predicted, error_cov)
+    learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work)
 
 
 @jit

@@ -19,6 +19,7 @@ from mebandit.policies.base import advance, label
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 FORMAT, VERSION = "mebandit-learner", 1
+FLOAT = np.dtype(np.float64)
 
 
 class Learner:
@@ -50,6 +51,9 @@ class Learner:
         self._pending: dict[int, Pending] = {}
         self._journal: Journal | None = None
         self._everything = np.ones(policy.n_actions, dtype=np.bool_)
+        self._x_shape, self._s_shape = (policy.dim,), (policy.dim, policy.dim)
+        self._error_cov = np.full(self._s_shape, np.nan)
+        """the error covariance of the last decision, found to be one: mostly the next decision comes with the same"""
         if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
@@ -78,34 +82,35 @@ class Learner:
         error_cov may also be a number (times the identity) or a vector (a diagonal). `allowed` restricts the round to some actions, as a
         list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
         """
-        d = self.policy.dim
-        x = predicted if _is_array(predicted, (d,)) else checks.shaped("predicted", predicted, (d,))
-        s = error_cov if _is_array(error_cov, (d, d)) else checks.square("error_cov", error_cov, d)
-        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
+        policy = self.policy
+        x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape)
+        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, policy.dim)
+        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, policy.n_actions)
         number = self.decided + 1
-        if type(self.policy) is LinearPolicy:
-            observation, action, pi = self._decide_compiled(self.policy, x, s, mask, number)
+        if type(policy) is LinearPolicy:
+            observation, action, pi = self._decide_compiled(policy, x, s, mask, number)
         else:
             observation, action, pi = self._decide_stepwise(x, s, mask, number)
-        pi.flags.writeable = False
-        pending = Pending(observation, action, pi)
+        pi.setflags(write=False)
+        decision = Decision(number, action, float(pi[action]), pi)
         if self._journal is not None:
-            self._journal.decision(number, pending)
-        self._pending[number] = pending
+            self._journal.decision((observation, decision))
+        self._pending[number] = observation, decision
         self.decided = number
-        return Decision(number, action, float(pi[action]), pi)
+        return decision
 
     def _decide_compiled(self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
         """One call into the compiled code, which also checks the numbers; the sentences are those of `checks`."""
-        pi = np.empty(policy.n_actions)
-        action, luck = _kernels.decide_one(
+        state, pi = self._state, np.empty(policy.n_actions)
+        action, luck, known = _kernels.decide_one(
             policy.spec,
             policy.tuning,
-            self._state.sums,
-            self._state.fit,
-            self._state.extra,
+            state.sums,
+            state.fit,
+            state.extra,
             x,
             s,
+            self._error_cov,
             mask,
             policy.floor_at(number),
             number <= policy.warmup,
@@ -115,9 +120,11 @@ class Learner:
             pi,
         )
         if action < 0:
-            checks.floats("predicted", x, (policy.dim,))
+            checks.floats("predicted", x, self._x_shape)
             checks.covariance("error_cov", s, policy.dim)
-        return Observation(x.copy(), s.copy(), mask, number, luck), action, pi
+        if not known:
+            self._error_cov = s.copy()
+        return Observation(x.copy(), self._error_cov, mask, number, luck), action, pi
 
     def _decide_stepwise(self, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
         x = checks.floats("predicted", x, (self.policy.dim,)).copy()
@@ -129,30 +136,32 @@ class Learner:
 
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
-        number, waiting = self._waiting(decision)
-        rule = f"be a finite number of at most {_kernels.LARGEST:g} in size"
-        r = float(reward) if isinstance(reward, (bool, np.bool_)) else checks.number("reward", reward, rule)
-        round = Round(waiting.observation, waiting.action, waiting.propensities, r)
-        if self._journal is None:
-            state = advance(self.policy, self._state, round)
-        else:  # what cannot be learned from must not be in the journal, and what cannot be written must not be learned
-            state = self.policy.update(self._state, round)
-            self._journal.reward(number, r)
-        self._learned(number, state)
-
-    def _learned(self, number: int, state: State) -> None:
-        self._state = state
-        del self._pending[number]
+        observation, known = self._waiting(decision)
+        r = _reward(reward)
+        if self._journal is not None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
+            state = self.policy.update(self._state, Round(observation, known.action, known.propensities, r))
+            self._journal.reward(known.id, r)
+            self._state = state
+        else:
+            self._take_in(observation, known, r)
+        del self._pending[known.id]
         self.learned += 1
+
+    def _take_in(self, observation: Observation, decision: Decision, reward: float) -> None:
+        """Move the state on by one finished round, in place where the policy can."""
+        if type(self.policy) is LinearPolicy:
+            self.policy.take_in(self._state, observation, decision.action, decision.propensity, reward)
+        else:
+            self._state = advance(self.policy, self._state, Round(observation, decision.action, decision.propensities, reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
-        number, _ = self._waiting(decision)
+        number = self._waiting(decision)[1].id
         if self._journal is not None:
             self._journal.forget(number)
         del self._pending[number]
 
-    def _waiting(self, decision: Decision | int) -> tuple[int, Pending]:
+    def _waiting(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision
         number = int(number) if isinstance(number, np.integer) else number
         known = self._pending.get(number) if type(number) is int else None
@@ -160,12 +169,10 @@ class Learner:
             made = type(number) is int and 0 < number <= self.decided
             state = "one that has its reward already or was given up" if made else f"{number!r}, which this learner never made"
             checks.refuse("decision", "be one that waits for its reward", f"decision {number}: {state}" if made else state)
-        if isinstance(decision, Decision) and (decision.action, decision.propensity) != (
-            known.action,
-            known.propensities[known.action],
-        ):
+        own = known[1]
+        if decision is not own and isinstance(decision, Decision) and decision[:3] != own[:3]:
             checks.refuse("decision", "be one of this learner's own", f"decision {number} with another action or probability")
-        return number, known
+        return known
 
     @property
     def waiting(self) -> int:
@@ -231,7 +238,7 @@ class Learner:
             "learned": self.learned,
             "origins": list(self.origins),
             "state": states.to_plain(self._state),
-            "pending": [decision_to_plain(number, waiting) for number, waiting in self._pending.items()],
+            "pending": [decision_to_plain(waiting) for waiting in self._pending.values()],
         }
         text = json.dumps(body, allow_nan=False)
         sealed = json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}, allow_nan=False)
@@ -251,7 +258,8 @@ class Learner:
             raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
         learner.decided, learner.learned = body["decided"], body["learned"]
         learner.origins = tuple(body.get("origins", learner.origins))
-        learner._pending = dict(decision_from_plain(waiting, found.n_actions, found.dim) for waiting in body["pending"])
+        waiting = (decision_from_plain(data, found.n_actions, found.dim) for data in body["pending"])
+        learner._pending = {pending[1].id: pending for pending in waiting}
         return learner
 
     @classmethod
@@ -278,20 +286,30 @@ class Learner:
     def _take(self, event: dict[str, Any]) -> None:
         """Do again what an event says was done."""
         if "decision" in event:
-            number, waiting = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
-            self._pending[number] = waiting
-            self.decided = max(self.decided, number)
+            observation, known = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
+            self._pending[known.id] = observation, known
+            self.decided = max(self.decided, known.id)
         elif "reward_of" in event:
-            number, waiting = self._waiting(event["reward_of"])
-            round = Round(waiting.observation, waiting.action, waiting.propensities, checks.number("reward", event["reward"]))
-            self._learned(number, advance(self.policy, self._state, round))
+            observation, known = self._waiting(event["reward_of"])
+            self._take_in(observation, known, checks.number("reward", event["reward"]))
+            del self._pending[known.id]
+            self.learned += 1
         else:
-            del self._pending[self._waiting(event["forget"])[0]]
+            del self._pending[self._waiting(event["forget"])[1].id]
 
 
 def _is_array(value: object, shape: tuple[int, ...]) -> bool:
     """Whether a value can go to the compiled code as it is; its numbers are checked there."""
-    return type(value) is np.ndarray and value.dtype == np.float64 and value.shape == shape and value.flags.c_contiguous
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape and value.flags.c_contiguous
+
+
+def _reward(value: Any) -> float:
+    """A reward as a number of usable size."""
+    if type(value) is float and -_kernels.LARGEST <= value <= _kernels.LARGEST:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return float(value)
+    return checks.number("reward", value, f"be a finite number of at most {_kernels.LARGEST:g} in size")
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
-from mebandit.values import Booleans, Floats, Integers, Observation, Pending
+from mebandit.values import Booleans, Decision, Floats, Integers, Observation, Pending
 
 FORMAT, VERSION = "mebandit-journal", 1
 
@@ -85,8 +85,8 @@ class Journal:
             self._file.seek(good)
             raise LogError(f"journal must be a file that can be written; got {self.path} ({error.strerror}).") from error
 
-    def decision(self, number: int, pending: Pending) -> None:
-        self._write(decision_to_plain(number, pending))
+    def decision(self, pending: Pending) -> None:
+        self._write(decision_to_plain(pending))
 
     def reward(self, number: int, reward: float) -> None:
         self._write({"reward_of": number, "reward": reward})
@@ -95,22 +95,22 @@ class Journal:
         self._write({"forget": number})
 
 
-def decision_to_plain(number: int, pending: Pending) -> dict[str, Any]:
+def decision_to_plain(pending: Pending) -> dict[str, Any]:
     """A decision as JSON can hold it."""
-    observation = pending.observation
+    observation, decision = pending
     return {
-        "decision": number,
+        "decision": decision.id,
         "predicted": observation.predicted.tolist(),
         "error_cov": observation.error_cov.tolist(),
         "allowed": np.flatnonzero(observation.allowed).tolist(),
         "luck": observation.luck,
-        "action": pending.action,
-        "propensities": pending.propensities.tolist(),
+        "action": decision.action,
+        "propensities": decision.propensities.tolist(),
     }
 
 
-def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> tuple[int, Pending]:
-    """The number of a decision and what is known of it, every part checked."""
+def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> Pending:
+    """A decision that waits for its reward, every part checked."""
     allowed = np.zeros(n_actions, dtype=np.bool_)
     for a in data["allowed"]:
         allowed[checks.integer("allowed", a, 0, n_actions - 1)] = True
@@ -124,7 +124,8 @@ def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> tuple
         time=checks.integer("decision", data["decision"], 1),
         luck=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
     )
-    return observation.time, Pending(observation, action, checks.probabilities("propensities", data["propensities"], allowed))
+    propensities = checks.probabilities("propensities", data["propensities"], allowed)
+    return observation, Decision(observation.time, action, float(propensities[action]), propensities)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -208,29 +209,28 @@ def read_journal(path: str | Path) -> Log:
     The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
     """
     open_decisions: dict[int, Pending] = {}
-    rows: list[tuple[int, Pending, float]] = []
+    rows: list[tuple[Pending, float]] = []
     for line, event in read_events(path):
         try:
             if "decision" in event:
-                number, pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
-                open_decisions[number] = pending
+                pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
+                open_decisions[pending[1].id] = pending
             elif "reward_of" in event:
-                number = event["reward_of"]
-                rows.append((number, open_decisions.pop(number), checks.number("reward", event["reward"])))
+                rows.append((open_decisions.pop(event["reward_of"]), checks.number("reward", event["reward"])))
         except (KeyError, TypeError, ValueError) as error:
             raise LogError(
                 f"{path} line {line} must be a whole event, for an open decision; got {checks.shown(event)} ({error!r})."
             ) from error
     if not rows:
         raise LogError(f"{path} must hold at least one finished round; got none.")
-    if len({(pending.propensities.size, pending.observation.predicted.size) for _, pending, _ in rows}) > 1:
+    if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), _ in rows}) > 1:
         raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
     return Log(
-        decision=np.array([number for number, _, _ in rows], dtype=np.int64),
-        predicted=np.array([pending.observation.predicted for _, pending, _ in rows]),
-        error_cov=np.array([pending.observation.error_cov for _, pending, _ in rows]),
-        allowed=np.array([pending.observation.allowed for _, pending, _ in rows]),
-        actions=np.array([pending.action for _, pending, _ in rows], dtype=np.int64),
-        propensities=np.array([pending.propensities for _, pending, _ in rows]),
-        rewards=np.array([reward for _, _, reward in rows]),
+        decision=np.array([decision.id for (_, decision), _ in rows], dtype=np.int64),
+        predicted=np.array([observation.predicted for (observation, _), _ in rows]),
+        error_cov=np.array([observation.error_cov for (observation, _), _ in rows]),
+        allowed=np.array([observation.allowed for (observation, _), _ in rows]),
+        actions=np.array([decision.action for (_, decision), _ in rows], dtype=np.int64),
+        propensities=np.array([decision.propensities for (_, decision), _ in rows]),
+        rewards=np.array([reward for _, reward in rows]),
     )

@@ -49,12 +49,8 @@ class Decision(NamedTuple):
     """π_t(·), (K,)"""
 
 
-class Pending(NamedTuple):
-    """A decision that waits for its reward."""
-
-    observation: Observation
-    action: int
-    propensities: Floats
+Pending = tuple[Observation, Decision]
+"""what was seen, and the decision that waits for its reward"""
 
 
 class LinearState(NamedTuple):

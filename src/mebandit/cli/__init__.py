@@ -1,4 +1,4 @@
-"""The command line: `mebandit demo`, `simulate`, `paper` for simulations, `fit` for logs, `merge` for sites, `plan` for trials to come."""
+"""The command line: `demo`, `simulate`, `paper` for simulations, `fit` for logs, `merge` for sites, `plan` for trials to come, `bench`."""
 
 import sys
 
@@ -7,7 +7,14 @@ from mebandit.checks import MebanditError
 try:
     import click
 
-    from mebandit.cli import analysing, merging, planning, simulating, valuing  # noqa: F401  commands are known once their module is imported
+    from mebandit.cli import (  # noqa: F401  commands are known once their module is imported
+        analysing,
+        benching,
+        merging,
+        planning,
+        simulating,
+        valuing,
+    )
     from mebandit.cli.terminal import commands
 except ImportError:
     sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")

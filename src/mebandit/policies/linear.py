@@ -184,8 +184,11 @@ class LinearPolicy:
         return min(value, 1 / self.n_actions)
 
     def refits_after(self, learned: int) -> bool:
-        schedule = self.refit_schedule
-        return isinstance(schedule, schedules.EveryRound) or bool(schedule(learned))
+        return bool(self.refit_schedule(learned))
+
+    @cached_property
+    def refits_every_round(self) -> bool:
+        return self.refit_schedule == EVERY_ROUND
 
     @cached_property
     def refit_schedule(self) -> Callable[[Any], Any]:
@@ -260,26 +263,31 @@ class LinearPolicy:
 
     def advance(self, state: LinearState, round: Round) -> LinearState:
         """`update` in place."""
-        predicted, error_cov, allowed, time, luck = round.observation
-        learned = int(state.extra[_kernels.LEARNED]) + 1
+        observation, action, propensities, reward = round
+        self.take_in(state, observation, action, float(propensities[action]), reward)
+        return state
+
+    def take_in(self, state: LinearState, observation: Observation, action: int, propensity: float, reward: float) -> None:
+        """`advance` with the parts of a round, of whose probabilities only that of the action taken is read."""
+        predicted, error_cov, allowed, time, luck = observation
+        sums, fit, extra = state
         _kernels.learn_one(
             self.spec,
             self.tuning,
             self.stabilizer_at(time),
-            state.sums,
-            state.fit,
-            state.extra,
+            sums,
+            fit,
+            extra,
             predicted,
             error_cov,
             allowed,
-            round.action,
-            float(round.propensities[round.action]),
-            round.reward,
+            action,
+            propensity,
+            reward,
             luck,
-            self.refits_after(learned),
-            learned >= self.correct_from,
+            self.refits_every_round or self.refits_after(int(extra[_kernels.LEARNED]) + 1),
+            self.correct_from,
         )
-        return state
 
     def merge(self, first: LinearState, second: LinearState) -> LinearState:
         """The state that knows both sets of rounds: sums and counts add; θ is solved for again."""

@@ -1,0 +1,1 @@
+"""What things cost, beside what others take for the same: `mebandit bench`."""

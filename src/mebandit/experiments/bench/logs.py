@@ -1,0 +1,132 @@
+"""Rows per second of the analysis of a log, beside pyarrow reading the same columns of the same file.
+
+As a script it answers lines: a name from `WORK` comes in, the seconds that it took and the most memory held go out.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mebandit.analysis.inference import fit
+from mebandit.experiments.bench.measuring import Done, Options, Times, Worker, in_turns, peak_megabytes, timed
+from mebandit.report import Section, Table
+
+FEATURES = [f"x{i}" for i in range(5)]
+NEEDED = [*FEATURES, "action", "reward", "propensity"]
+THETA = np.array([[5.0, 6, 4, 6, 4], [6.0, 5, 5, 5, 5]])
+PIECE = 1_000_000
+
+
+def write_log(path: Path, rows: int) -> None:
+    """The paper's synthetic world under a policy that reads x̃, with an error variance of 1."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, writer = np.random.default_rng(0), None
+    for start in range(0, rows, PIECE):
+        n = min(PIECE, rows - start)
+        x = rng.normal(1, 1, (n, 5))
+        seen = x + rng.normal(0, 1, x.shape)
+        send = np.where(seen[:, 0] > seen[:, 1], 0.8, 0.2)
+        action = (rng.random(n) < send).astype(np.int64)
+        reward = np.einsum("ti,ti->t", THETA[action], x) + rng.normal(0, 0.3, n)
+        columns: dict[str, object] = {name: seen[:, i] for i, name in enumerate(FEATURES)}
+        columns |= {"action": action, "reward": reward, "propensity": np.where(action == 1, send, 1 - send)}
+        table = pa.table(columns)
+        writer = pq.ParquetWriter(path, table.schema) if writer is None else writer
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def read_by_group(path: Path) -> None:
+    """pyarrow, row group by row group, on all cores."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    for group in range(file.num_row_groups):
+        file.read_row_group(group, columns=NEEDED)
+
+
+def read_as_dataset(path: Path) -> None:
+    """pyarrow's own scanner, batch by batch, on all cores."""
+    import pyarrow.dataset as ds
+
+    for _ in ds.dataset(path).to_batches(columns=NEEDED):
+        pass
+
+
+def fit_with(*methods: str) -> Callable[[Path], None]:
+    def work(path: Path) -> None:
+        fit(path, predicted=FEATURES, error_cov=1.0, methods=methods, progress=False)
+
+    return work
+
+
+READING = "pyarrow, by row group"
+WORK: dict[str, Callable[[Path], None]] = {
+    READING: read_by_group,
+    "pyarrow, dataset scanner": read_as_dataset,
+    "mebandit fit, meb": fit_with("meb"),
+    "mebandit fit, meb and dr": fit_with("meb", "dr"),
+    "mebandit fit, all five methods": fit_with("ridge", "naive", "meb", "dr", "rc"),
+}
+TURNS = 5
+"""at most: the larger the log, the less its times vary"""
+
+
+def steps(options: Options) -> int:
+    return 2 * (min(options.repeats, TURNS) + 1) * len(WORK)
+
+
+def run(options: Options, done: Done) -> list[Section]:
+    with tempfile.TemporaryDirectory() as folder:
+        path, rows = Path(folder) / "log.parquet", []
+        found: dict[str, Times] = {}
+        for n in (max(options.rows // 10, 1), options.rows):
+            write_log(path, n)
+            found, memory = _measure(path, min(options.repeats, TURNS), done)
+            for name, times in found.items():
+                speed = f"{n / times.median / 1e6:.1f} ({n / times.best / 1e6:.1f})"
+                rows.append([name, f"{n:,}", speed, f"{times.over(found[READING]):.1f}", f"{memory[name] / 1e3:.2f}"])
+    slowest = found["mebandit fit, all five methods"]
+    return [
+        Section(
+            title="Analysing a log, d = 5, K = 2",
+            setting="A Parquet file in the system's cache; every line is a process of its own on all cores, in turns. `fit` reads the log "
+            "twice, checks every row, and gives estimates, standard errors, sensitivities and diagnostics.",
+            finding=f"All five methods take {slowest.over(found[READING]):.1f} times as long as pyarrow takes to read the columns of "
+            f"{options.rows:,} rows, {options.rows / slowest.median / 1e6:.1f} million rows per second.",
+            table=Table(["", "rows", "million rows/s: median (best)", "times pyarrow", "GB held at most"], rows),
+        )
+    ]
+
+
+def _measure(path: Path, repeats: int, done: Done) -> tuple[dict[str, Times], dict[str, float]]:
+    memory: dict[str, float] = {}
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(sys.executable, "-m", __name__, str(path))) for name in WORK}
+
+        def turn(name: str) -> float:
+            seconds, memory[name] = workers[name].ask(name)
+            return float(seconds)
+
+        times = in_turns({name: partial(turn, name) for name in WORK}, repeats + 1, done)
+    return {name: Times(found.turns[1:]) for name, found in times.items()}, memory
+
+
+def answer(path: Path) -> None:
+    for line in sys.stdin:
+        name = json.loads(line)
+        seconds = timed(partial(WORK[name], path))()
+        print(json.dumps([seconds, peak_megabytes()]), flush=True)
+
+
+if __name__ == "__main__":
+    answer(Path(sys.argv[1]))
