@@ -1237,6 +1237,14 @@ def add_context(s, p, z, error):
         k += p - i
 
 
+@spliced
+def calibration_is_due(spec, sums, fit, p):
+    """Sx changes slowly: it is computed again once there are 2 % more rounds than last time, a number that stands where theta would."""
+    steady = (2 * spec[N_ACTIONS] + 1) * row_width(p)
+    n, before = sums[steady + COUNT], fit[2 * spec[N_ACTIONS] * fit_width(p)]
+    return sums[steady + row_width(p) + COUNT] >= 2 * p + 2 and not 0.98 * n < before <= n
+
+
 @seldom
 def refit_calibration(spec, sums, fit, p, work):
     """Sx = V - D S D, V = cov(x~) about the mean in use, S = mean Sigma_e, D diagonal: as much of S as V can bear.
@@ -1244,15 +1252,12 @@ def refit_calibration(spec, sums, fit, p, work):
     D = I if that leaves Sx positive semidefinite. Else D_jj^2 = kappa min(1, V_jj / S_jj), kappa the largest share that does, so that one
     coordinate whose error is overstated does not spoil the others. The forgetting mean is used if asked for, or if it predicts better:
     sum_j log(V_jj / V_jj') < 0 over the coordinates that vary; constants have no variance and no part in this.
-    Sx changes slowly: it is computed again once there are 2 % more rounds than last time, a number that stands where theta would.
     """
     size = packed_size(p)
     steady = (2 * spec[N_ACTIONS] + 1) * row_width(p)
     recent = steady + row_width(p)
     at = 2 * spec[N_ACTIONS] * fit_width(p)
     n, n_recent = sums[steady + COUNT], sums[recent + COUNT]
-    if n_recent < 2 * p + 2 or 0.98 * n < fit[at] <= n:
-        return
     fit[at] = n
     share, varies = 2 * size, 2 * size + p
     k, score = 0, 0.0
@@ -1459,7 +1464,8 @@ def best_of_normals(work, allowed, out):
         out[first] = 1.0
         return
     if n == 2:
-        out[first] = normal_cdf((work[first] - work[second]) / math.hypot(work[sd + first], work[sd + second]))
+        variance = work[sd + first] * work[sd + first] + work[sd + second] * work[sd + second]
+        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance))
         out[second] = 1.0 - out[first]
         return
     cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, n_actions, low, high)
@@ -1578,7 +1584,7 @@ def refit_arms(spec, tuning, correcting, sums, fit, p, work):
     flags = p + packed_size(p)
     n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
     keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
-    if spec[ACTS_ON] != PREDICTED:
+    if spec[ACTS_ON] != PREDICTED and calibration_is_due(spec, sums, fit, p):
         refit_calibration(spec, sums, fit, p, work)
     for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
         row = a * fit_width(p) + flags
