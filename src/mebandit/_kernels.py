@@ -280,17 +280,19 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
     lambda is the smallest root of det(M - lambda E) = 0, M = G - c c'/s. With alpha = p + 1,
     kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G includes the ridge.
 
-    The root lies between `low`, where M - low E is positive definite, and `high`. Where M - rho E is not, its first bad pivot d belongs to
-    the vector y that is 1 there and solves the rows above it, y'(M - rho E) y = d; so the Rayleigh quotient y'My / y'Ey = rho + d / y'Ey is
-    below rho, and not below lambda. That is Newton's method on a concave function: a handful of steps, without an inverse of E. Where its
-    steps become small, a look just below tells whether it nears lambda, or the root of a leading block; then halving the interval leads on.
+    The root lies between `low`, where M - low E is positive definite, and `high`, and halving finds it. With many features that takes long.
+    There: where M - rho E is not positive definite, its first bad pivot d belongs to the vector y that is 1 there and solves the rows above
+    it, y'(M - rho E) y = d; so the Rayleigh quotient y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's
+    method on a concave function: a handful of steps. Where they become small, a look just below tells whether they near lambda, or the root
+    of a leading block; then a halving leads on. (Few features are not worth it, and threads of a graphics processor that take their own
+    number of steps would wait for each other.)
     """
     size = packed_size(p)
     trial, y, rest = part(work, 0, size), part(work, size, p), part(work, size + p, 2 * p)
     shrink = 1.0 / reward_sq if reward_sq > 0.0 else 0.0
     low, high, looking = 0.0, 1.0 + 1.0 / n, False
     rho = high
-    for step in range(100):
+    for step in range(48):
         k = 0
         for i in range(p):
             for j in range(i, p):
@@ -301,6 +303,8 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
             return 1.0 - (p + 1.0) / n
         if k == p:
             low, rho, looking = rho, high if looking else 0.5 * (rho + high), False
+        elif p <= 8:
+            high, rho = rho, 0.5 * (low + rho)
         else:
             fall = min(bad_pivot(trial, error, p, k, y), 0.0)
             high = max(rho + fall, low)
@@ -310,9 +314,9 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
                 rho, looking = max(high + 4.0 * fall - 2e-14 * high, low), True
             else:
                 rho, looking = 0.5 * (low + high), False
-        if not high - low > 1e-13 * high:
+        if p > 8 and not high - low > 1e-13 * high:
             break
-    return high - (p + 2.0) / n
+    return (low if p <= 8 else high) - (p + 2.0) / n
 
 
 @seldom

@@ -57,6 +57,12 @@ def workers_options(command: Command) -> Command:
     return threads_option(click.option("--scheduler", metavar="ADDRESS", help=text)(hiring))
 
 
+def engine_option(command: Command) -> Command:
+    """What simulates, the processor or a graphics processor."""
+    text = "What simulates: the processor, an NVIDIA GPU, or the GPU where there is one."
+    return click.option("--engine", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True, help=text)(command)
+
+
 def error_options(command: Command) -> Command:
     """What is known of the error of the predictions."""
     return _with(

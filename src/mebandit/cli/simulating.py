@@ -6,7 +6,7 @@ from time import monotonic
 import click
 from rich.console import Console
 
-from mebandit.cli.options import workers_options
+from mebandit.cli.options import engine_option, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.workers import Workers
 
@@ -34,7 +34,8 @@ def demo(out: Path, seed: int) -> None:
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
 @workers_options
-def simulate(spec: Path, out: Path, workers: Workers) -> None:
+@engine_option
+def simulate(spec: Path, out: Path, workers: Workers, engine: str) -> None:
     """Run the experiment that a TOML file describes.
 
     SPEC names environments, a grid over their settings, and policies. Finished cells are kept in the output folder: after an interruption,
@@ -67,7 +68,7 @@ def simulate(spec: Path, out: Path, workers: Workers) -> None:
         click.echo(f"cell {number}/{len(cells)}  {getattr(cell, 'name', '')}" + ("  (already done)" if finished else ""), err=True)
 
     counter = iter(range(1, len(cells) + 1))
-    curves = run_cells(cells, folder, workers=workers, started=started).curves
+    curves = run_cells(cells, folder, workers=workers, engine=engine, started=started).curves
     summary = summary_of(curves)
     write_whole(folder / "curves.csv", curves.to_csv(index=False))
     write_whole(folder / "summary.csv", summary.to_csv(index=False))
@@ -91,6 +92,7 @@ EXPERIMENTS = ("table1a", "table1b", "figures", "examples", "rates", "estimated-
 @click.option("--quick", is_flag=True, help="Three replicates, unless --replicates says otherwise: all in about a minute.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same seed gives the same CSV.")
 @workers_options
+@engine_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
 @click.option(
     "--heartsteps-csv",
@@ -104,6 +106,7 @@ def paper(
     quick: bool,
     seed: int,
     workers: Workers,
+    engine: str,
     out: Path,
     heartsteps_csv: Path | None,
 ) -> None:
@@ -127,7 +130,7 @@ def paper(
 
     options = Options(protocol=protocol, replicates=replicates, quick=quick, seed=seed, heartsteps_csv=heartsteps_csv)
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    for finding in run_experiments(names, out, options, workers=workers).values():
+    for finding in run_experiments(names, out, options, workers=workers, engine=engine).values():
         for section in finding.sections:
             shown = section.brief or section.table
             print_table(section.title + section.brief_title, shown.header, shown.rows, set(shown.muted))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("cpu", "cuda", "auto")
 
-THREADS = 64
+THREADS = 128
 """threads of a block: few, so that a hundred trajectories use more than one multiprocessor"""
 MOST = 1 << 18
 """trajectories of a launch: about what the largest of today's processors holds at once"""
@@ -235,6 +235,8 @@ def recipe_of(policy: LinearPolicy, world: World, worlds: Worlds) -> "Recipe":
         hold=int(world.hold),
         random_context=bool(world.random_context),
         random_error=bool(world.random_error),
+        context_diagonal=diagonal(worlds.factor),
+        error_diagonal=diagonal(worlds.error_factor),
         context_kind=int(world.context_kind),
         error_kind=int(world.error_kind),
         noise_kind=int(world.noise_kind),
@@ -300,6 +302,10 @@ def as_arrays(world: World) -> dict[str, Floats]:
         "gain": world.gain if len(world.gain) else np.zeros((1, d, d)),
         "carry_gain": world.carry_gain,
     }
+
+
+def diagonal(factor: Floats) -> bool:
+    return not (factor * (1 - np.eye(factor.shape[-1]))).any()
 
 
 def packed(error_cov: Floats, intercept: int) -> Floats:

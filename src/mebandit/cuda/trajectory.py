@@ -27,6 +27,9 @@ class Recipe(NamedTuple):
     hold: int
     random_context: bool
     random_error: bool
+    context_diagonal: bool
+    """F is diagonal, in every world and component"""
+    error_diagonal: bool
     context_kind: int
     error_kind: int
     noise_kind: int
@@ -93,6 +96,7 @@ def kernel(recipe: Recipe) -> Any:
     guarded_code, learns, calibrates = k.GUARDED, spec[k.RULE] <= k.ROBUST, spec[k.ACTS_ON] != k.PREDICTED
     knows_theta, in_turn, several, hold = recipe.knows_theta, recipe.in_turn, recipe.several, recipe.hold
     random_context, random_error = recipe.random_context, recipe.random_error
+    context_diagonal, error_diagonal = recipe.context_diagonal, recipe.error_diagonal
     context_kind, error_kind, noise_kind = recipe.context_kind, recipe.error_kind, recipe.noise_kind
     predicts, carry_index, drifts = recipe.predicts, recipe.carry_index, recipe.drifts
     context_step, error_step = (1 if kind == k.STUDENT_T else 2 for kind in (context_kind, error_kind))
@@ -154,7 +158,9 @@ def kernel(recipe: Recipe) -> Any:
             f = entry(c, factor.shape[1])
             for j in range(d):
                 total = mean[w, c, j]
-                if random_context:
+                if random_context and context_diagonal:
+                    total += factor[w, f, j, j] * noise[j]
+                elif random_context:
                     for m in range(d):
                         total += factor[w, f, j, m] * noise[m]
                 if drifts:
@@ -169,7 +175,9 @@ def kernel(recipe: Recipe) -> Any:
             e, f = entry(c, error_mean.shape[1]), entry(c, error_factor.shape[1])
             for j in range(d):
                 total = error_mean[w, e, j]
-                if random_error:
+                if random_error and error_diagonal:
+                    total += error_factor[w, f, j, j] * noise[j]
+                elif random_error:
                     for m in range(d):
                         total += error_factor[w, f, j, m] * noise[m]
                 z[intercept + j] = x[j] + total

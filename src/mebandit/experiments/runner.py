@@ -7,6 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from mebandit import cuda
 from mebandit.files import writable_folder, write_whole
 from mebandit.progress import progress_bar
 from mebandit.simulate import compile_ahead
@@ -87,26 +88,33 @@ def run_cells(
     folder: str | Path,
     *,
     workers: Workers = None,
+    engine: str = "cpu",
     progress: bool | None = None,
     started: Callable[[Cell, bool], None] | None = None,
 ) -> CellData:
-    """The results of every cell: computed, or read where an earlier run has finished it.
+    """The results of every cell: computed, or read where an earlier run has finished it, on whichever engine.
 
-    `started(cell, finished_before)` is called as each cell's turn comes.
+    `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies (`mebandit.simulate`) is
+    computed on the processor, whatever the engine.
     """
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
     missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
-    pieces = [(cell, replicate) for cell in missing.values() for replicate in range(cell.replicates)]
-    with hired(workers) as pool, progress_bar(len(pieces), "simulating", progress) as done:
+    contests = {name: cell.contest for name, cell in missing.items() if hasattr(cell, "contest")}
+    elsewhere = {name: contest for name, contest in contests.items() if cuda.chosen(engine, [contest])}
+    pieces = [(cell, replicate) for name, cell in missing.items() if name not in elsewhere for replicate in range(cell.replicates)]
+    total = len(pieces) + sum(missing[name].replicates for name in elsewhere)
+    with hired(workers) as pool, progress_bar(total, "simulating", progress) as done:
         if pieces and pool.here:
             compile_ahead(progress)
         played, begun = pool.in_order(_play, pieces, done), monotonic()
+        launched = cuda.played(list(elsewhere.values()), done)
         for cell in cells:
             if started is not None:
                 started(cell, finished(folder, cell))
             if not finished(folder, cell):
-                _write(cell, cell.data(islice(played, cell.replicates)), folder, monotonic() - begun)
+                stream = launched if cell.fingerprint in elsewhere else played
+                _write(cell, cell.data(islice(stream, cell.replicates)), folder, monotonic() - begun)
                 begun = monotonic()
     return read_cells(cells, folder)
 

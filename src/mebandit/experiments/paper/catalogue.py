@@ -58,14 +58,20 @@ class Finding(NamedTuple):
 
 
 def run_experiments(
-    names: Sequence[str], folder: str | Path, options: Options, *, workers: Workers = None, progress: bool | None = None
+    names: Sequence[str],
+    folder: str | Path,
+    options: Options,
+    *,
+    workers: Workers = None,
+    engine: str = "cpu",
+    progress: bool | None = None,
 ) -> dict[str, Finding]:
     """Run experiments into a folder: a CSV and figures for each, and one report page. Returns what each gave, by name."""
     begun = monotonic()
     chosen = {name: EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)] for name in names}
     planned = {name: experiment.cells(options) for name, experiment in chosen.items()}
     folder = writable_folder(folder)
-    run_cells([cell for cells in planned.values() for cell in cells], folder, workers=workers, progress=progress)
+    run_cells([cell for cells in planned.values() for cell in cells], folder, workers=workers, engine=engine, progress=progress)
     found = {}
     for name, experiment in chosen.items():
         data = read_cells(planned[name], folder)
