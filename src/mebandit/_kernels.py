@@ -53,6 +53,8 @@ UNIFORM_NOISE: int = 2
 TWO_POINT: int = 3
 EXPONENTIAL: int = 4
 
+HALVINGS = 24  # of an interval for Fuller's root, to 6e-8, before the step that squares what is left
+
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
 
@@ -280,12 +282,12 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
     lambda is the smallest root of det(M - lambda E) = 0, M = G - c c'/s. With alpha = p + 1,
     kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G includes the ridge.
 
-    The root lies between `low`, where M - low E is positive definite, and `high`, and halving finds it. With many features that takes long.
-    There: where M - rho E is not positive definite, its first bad pivot d belongs to the vector y that is 1 there and solves the rows above
-    it, y'(M - rho E) y = d; so the Rayleigh quotient y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's
-    method on a concave function: a handful of steps. Where they become small, a look just below tells whether they near lambda, or the root
-    of a leading block; then a halving leads on. (Few features are not worth it, and threads of a graphics processor that take their own
-    number of steps would wait for each other.)
+    The root lies between `low`, where M - low E is positive definite, and `high`. Where M - rho E is not positive definite, its first bad
+    pivot d belongs to the vector y that is 1 there and solves the rows above it, y'(M - rho E) y = d; so the Rayleigh quotient
+    y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's method on a concave function. With few features, a
+    fixed number of halvings comes first, so that threads of a graphics processor do not wait for each other, and one such step last. With
+    many, each step costs, and a handful will do; where they become small, a look just below tells whether they near lambda, or the root of
+    a leading block; then a halving leads on.
     """
     size = packed_size(p)
     trial, y, rest = part(work, 0, size), part(work, size, p), part(work, size + p, 2 * p)
@@ -303,7 +305,7 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
             return 1.0 - (p + 1.0) / n
         if k == p:
             low, rho, looking = rho, high if looking else 0.5 * (rho + high), False
-        elif p <= 8:
+        elif p <= 8 and step < HALVINGS:
             high, rho = rho, 0.5 * (low + rho)
         else:
             fall = min(bad_pivot(trial, error, p, k, y), 0.0)
@@ -314,9 +316,11 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
                 rho, looking = max(high + 4.0 * fall - 2e-14 * high, low), True
             else:
                 rho, looking = 0.5 * (low + high), False
-        if p > 8 and not high - low > 1e-13 * high:
+        if p <= 8 and step == HALVINGS - 1:
+            rho = high
+        if step == HALVINGS if p <= 8 else not high - low > 1e-13 * high:
             break
-    return (low if p <= 8 else high) - (p + 2.0) / n
+    return high - (p + 2.0) / n
 
 
 @seldom

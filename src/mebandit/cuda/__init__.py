@@ -35,7 +35,7 @@ MOST = 1 << 18
 ROOM = 1 << 30
 """bytes of records of a launch, at most"""
 AHEAD = 12
-"""pieces of work that are under way at the same time"""
+"""pieces of work, launches of several policies each, that are under way at the same time: a device runs 128 launches at once"""
 LARGEST_STATE = 1 << 14
 """numbers of memory of one trajectory, at most: with more, a thread spends its time waiting"""
 
@@ -139,32 +139,41 @@ def unfit(contest: Contest) -> str | None:
 # ---- running -------------------------------------------------------------------------------------------------------------
 
 
-class Piece(NamedTuple):
-    """Some replicates of a contest, under way."""
+class Launch(NamedTuple):
+    """One policy's way through some replicates, ready to be sent off."""
 
-    replicates: int
-    outputs: list[tuple[Any, Any]]
-    """for every policy the records and the errors by arm, on the device"""
-    streams: list[Any]
+    kernel: Any
+    arguments: tuple[Any, ...]
+    """on the device; the last two are the records and the errors by arm, (times, 3 or K, replicates)"""
+    stream: Any
+
+    def start(self) -> None:
+        n = self.arguments[-1].shape[2]
+        self.kernel[(n + THREADS - 1) // THREADS, THREADS, self.stream](*self.arguments)
+
+    def results(self) -> tuple[Floats, Floats]:
+        records, arm_errors = (array.copy_to_host(stream=self.stream) for array in self.arguments[-2:])
+        self.stream.synchronize()
+        return records, arm_errors
 
 
 def played(contests: Sequence[Contest], done: Callable[[], None]) -> Iterator[tuple[Floats, Floats]]:
-    """What every replicate of every contest gave, in order; launches are under way for several pieces at a time."""
-    with np.errstate(over="ignore"):  # in the simulator: counters wrap around
-        waiting: list[Piece] = []
-        pieces = ((contest, *span) for contest in contests for span in spans(contest))
-        while True:
-            waiting += [launched(*piece) for piece in islice(pieces, AHEAD - len(waiting))]
-            if not waiting:
-                return
-            piece = waiting.pop(0)
-            found = []
-            for stream, (records, arm_errors) in zip(piece.streams, piece.outputs, strict=True):
-                found.append((records.copy_to_host(stream=stream), arm_errors.copy_to_host(stream=stream)))
-                stream.synchronize()
-            for i in range(piece.replicates):
-                yield np.stack([r[:, :, i] for r, _ in found]), np.stack([e[:, :, i] for _, e in found])
+    """What every replicate of every contest gave, in order: records (policies, times, 3) and errors by arm (policies, times, K)."""
+    pieces = ((contest, *span) for contest in contests for span in spans(contest))
+    while batch := [prepared(*piece) for piece in islice(pieces, AHEAD)]:
+        started(batch)
+        for launches in batch:
+            found = [launch.results() for launch in launches]
+            for i in range(found[0][0].shape[2]):
+                yield np.stack([records[:, :, i] for records, _ in found]), np.stack([errors[:, :, i] for _, errors in found])
                 done()
+
+
+def started(batch: Sequence[Sequence[Launch]]) -> None:
+    """Send off all launches at once. What they need is on the device already: a copy or an allocation in between would wait for them."""
+    for launches in batch:
+        for launch in launches:
+            launch.start()
 
 
 def spans(contest: Contest) -> Iterator[tuple[int, int]]:
@@ -175,47 +184,38 @@ def spans(contest: Contest) -> Iterator[tuple[int, int]]:
         yield first, min(first + most, contest.replicates)
 
 
-def launched(contest: Contest, first: int, end: int) -> Piece:
-    """Send off every policy of a contest through some replicates, each on a stream of its own."""
+def prepared(contest: Contest, first: int, end: int) -> list[Launch]:
+    """A launch for every policy of a contest through replicates first, ..., end - 1, each on a stream of its own."""
     from mebandit.cuda.trajectory import kernel
 
     cuda = target()
     n, k = end - first, contest.environment.n_actions
     times = np.arange(1, contest.horizon + 1)
     policies = [policy for policy in contest.policies.values() if isinstance(policy, LinearPolicy)]
-    intercepts = {policy.n_features - policy.dim for policy in policies}
     world, worlds, place = stacked(contest.environment, contest.seed, first, end)
-    benchmark = cuda.to_device(schedules.floors(contest.floor, times, k))
-    record_at = cuda.to_device(contest.record_at)
-    place = cuda.to_device(place)
+    benchmark, record_at, place = map(cuda.to_device, (schedules.floors(contest.floor, times, k), contest.record_at, place))
     on_device = {
-        intercept: tuple(map(cuda.to_device, worlds._replace(errors=packed(worlds.errors, intercept)))) for intercept in intercepts
+        intercept: tuple(map(cuda.to_device, worlds._replace(errors=packed(worlds.errors, intercept))))
+        for intercept in {policy.n_features - policy.dim for policy in policies}
     }
-    piece = Piece(n, [], [])
+    launches = []
     for policy in policies:
-        stream = cuda.stream()
-        state, known = policy.init(), policy.theta_known
-        plan = tuple(cuda.to_device(np.ascontiguousarray(field), stream=stream) for field in policy.plan(times))
-        records = cuda.device_array((contest.record_at.size, 3, n), stream=stream)
-        arm_errors = cuda.device_array((contest.record_at.size, k, n), stream=stream)
-        play = kernel(recipe_of(policy, world, worlds))
-        play[(n + THREADS - 1) // THREADS, THREADS, stream](
+        arguments = (
             (contest.seed, contest.cell),
             first,
-            cuda.to_device(policy.tuning, stream=stream),
-            plan,
+            cuda.to_device(policy.tuning),
+            tuple(cuda.to_device(np.ascontiguousarray(field)) for field in policy.plan(times)),
             benchmark,
             on_device[policy.n_features - policy.dim],
             place,
-            cuda.to_device(np.ascontiguousarray(known), stream=stream),
-            cuda.to_device(state.fit.ravel(), stream=stream),
+            cuda.to_device(np.ascontiguousarray(policy.theta_known)),
+            cuda.to_device(policy.init().fit.ravel()),
             record_at,
-            records,
-            arm_errors,
+            cuda.device_array((contest.record_at.size, 3, n)),
+            cuda.device_array((contest.record_at.size, k, n)),
         )
-        piece.outputs.append((records, arm_errors))
-        piece.streams.append(stream)
-    return piece
+        launches.append(Launch(kernel(recipe_of(policy, world, worlds)), arguments, cuda.stream()))
+    return launches
 
 
 def recipe_of(policy: LinearPolicy, world: World, worlds: Worlds) -> "Recipe":

@@ -1,0 +1,149 @@
+"""What a graphics processor does: compile times, rounds per second, Table 1(a), agreement with the processor and with closed forms.
+
+    python benchmarks/gpu.py [FILE]       prints Markdown, and writes it to FILE
+
+Needs an NVIDIA GPU and mebandit[cuda]; takes about five minutes, most of them compiling.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import mebandit as mb
+from mebandit import cuda as engine
+from mebandit.environments import Environment, Gaussian
+from mebandit.experiments.paper.table1 import FLOOR, LEARNERS, cells_1a
+from mebandit.policies import LinearPolicy, bayes_oracle, uniform
+from mebandit.report import Table
+from mebandit.results import Results
+from mebandit.simulate import Contest, contest
+
+device = engine.target()
+
+# Clipped regret per round in the paper's synthetic environment at a floor of 0.2, by the variance of the error.
+CLOSED_FORMS = {
+    0.1: {"oracle on x̃": 0.02285, "oracle on E[x|x̃]": 0.02243, "uniform": 0.58789},
+    0.25: {"oracle on x̃": 0.05271, "oracle on E[x|x̃]": 0.05053, "uniform": 0.58789},
+    1.0: {"oracle on x̃": 0.15342, "oracle on E[x|x̃]": 0.13615, "uniform": 0.58789},
+    2.0: {"oracle on x̃": 0.22787, "oracle on E[x|x̃]": 0.19053, "uniform": 0.58789},
+}
+
+
+def policies() -> list[LinearPolicy]:
+    learners = [mb.meb(2, 5), mb.meb_naive(2, 5), mb.meb_dr(2, 5), mb.greedy(2, 5), mb.lin_ucb(2, 5), mb.thompson(2, 5)]
+    return [*learners, mb.robust_ucb(2, 5, horizon=50_000), mb.oracle(2, 5), bayes_oracle(2, 5)]
+
+
+def planned(environment: Environment, played: Sequence[Any], horizon: int, replicates: int, **settings: Any) -> Contest:
+    rest: dict[str, Any] = {"seed": 1, "cell": 0, "floor": FLOOR, "references": False, "points": 2, "milestones": ()} | settings
+    return contest(environment, played, horizon=horizon, replicates=replicates, **rest)
+
+
+def seconds(*contests: Contest) -> float:
+    """What the device takes for some contests, all of them under way at the same time, from launch to end; results stay there."""
+    batch = [engine.prepared(each, *span) for each in contests for span in engine.spans(each)]
+    device.synchronize()
+    begun = perf_counter()
+    engine.started(batch)
+    device.synchronize()
+    return perf_counter() - begun
+
+
+def played(*contests: Contest) -> list[Results]:
+    found = engine.played(contests, lambda: None)
+    return [each.results(next(found) for _ in range(each.replicates)) for each in contests]
+
+
+def rates() -> Table:
+    """Compile time and rounds per second of every policy."""
+    rows = []
+    for policy in policies():
+        first = seconds(planned(Gaussian(error_cov=1.0), [policy], 2, 32))
+        rate = {
+            n: n * 1000 / min(seconds(planned(Gaussian(error_cov=1.0), [policy], 1000, n)) for _ in range(3)) for n in (1 << 14, 1 << 18)
+        }
+        many = 2**17 * 10_000 / seconds(planned(Gaussian(error_cov=1.0), [policy], 10_000, 1 << 17))
+        rows.append([policy.name, f"{first:.1f}", *(f"{r / 1e9:.2f}" for r in (*rate.values(), many))])
+    return Table(["policy", "s, compiling", "16,384 trajectories, T = 1000", "262,144, T = 1000", "131,072, T = 10,000"], rows)
+
+
+def million() -> str:
+    best = min(seconds(planned(Gaussian(error_cov=1.0), [mb.meb(2, 5)], 1000, 1_000_000)) for _ in range(3))
+    return f"1,000,000 replicates of MEB, T = 1000: {best:.2f} s."
+
+
+def table_1a() -> tuple[str, Table]:
+    """The nine cells at 100 replicates, on both engines."""
+    cells = cells_1a("published", replicates=100, seed=1)
+    contests = [cell.contest for cell in cells]
+    short = [cell.contest for cell in cells_1a("published", replicates=2, seed=1, horizon=3)]
+    begun = perf_counter()
+    played(*short)
+    compiling = perf_counter() - begun
+    with_references = min(seconds(*contests) for _ in range(2))
+    own = [planned(each.environment, [each.policies[name] for name in LEARNERS], 50_000, 100, cell=each.cell) for each in contests]
+    alone = min(seconds(*own) for _ in range(2))
+    there, again = played(*contests), played(*contests[:2])
+    same = all(np.array_equal(a.clipped_regret, b.clipped_regret) for a, b in zip(there, again, strict=False))
+    begun = perf_counter()
+    here = [
+        mb.simulate(c.environment, c.policies, cell=c.cell, horizon=50_000, replicates=100, floor=FLOOR, references=False) for c in contests
+    ]
+    processor = perf_counter() - begun
+    rows = []
+    for cell, ours, theirs in zip(cells, there, here, strict=True):
+        for i, name in enumerate(ours.policies):
+            x, y = ours.clipped_regret[i, :, -1] / 50_000, theirs.clipped_regret[theirs.policies.index(name), :, -1] / 50_000
+            combined = np.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 100)
+            rows.append((abs(x.mean() - y.mean()) / combined, np.mean(np.abs(x - y) > 1e-9), name, cell.name))
+    worst = max(rows)
+    words = (
+        f"Table 1(a), 100 replicates, T = 50,000, nine cells: {alone:.2f} s for the five algorithms and ours, {with_references:.2f} s with "
+        f"the references and RobustUCB with restarts too (450 million policy rounds), after {compiling:.0f} s of compiling; "
+        f"{processor:.0f} s on {os.cpu_count()} cores of the machine's processor, compiling included. Of {len(rows)} means of both "
+        f"engines none differs by more than {worst[0]:.2g} combined standard errors ({worst[2]}, {worst[3]}). A second run gave "
+        f"{'the same numbers' if same else 'OTHER NUMBERS'}."
+    )
+    by_policy = {name: [share for _, share, policy, _ in rows if policy == name] for name in there[0].policies}
+    table = [[name, f"{100 * float(np.mean(shares)):.1f} %"] for name, shares in by_policy.items()]
+    return words, Table(["policy", "trajectories that a rounded tie sent another way"], table)
+
+
+def closed_forms() -> Table:
+    rows = []
+    for error_cov, expected in CLOSED_FORMS.items():
+        asked = [mb.oracle(2, 5, floor=FLOOR), bayes_oracle(2, 5, floor=FLOOR), uniform(2, 5)]
+        results = played(planned(Gaussian(error_cov=error_cov), asked, 20_000, 100_000))[0]
+        for i, name in enumerate(results.policies):
+            each = results.clipped_regret[i, :, -1] / 20_000
+            rows.append([f"{error_cov:g}", name, f"{each.mean():.5f}", f"{each.std() / np.sqrt(each.size):.6f}", f"{expected[name]:.5f}"])
+    return Table(["σ_ε²", "", "100,000 replicates, T = 20,000", "± s.e.", "closed form"], rows)
+
+
+def main() -> None:
+    found = device.get_current_device().name
+    name = found.decode() if isinstance(found, bytes) else found
+    speed, many = rates(), million()
+    words, ties = table_1a()
+    text = "\n\n".join(
+        [
+            "# On a graphics processor",
+            f"`python benchmarks/gpu.py`, {name}, numba {__import__('numba').__version__}, mebandit {mb.__version__}. Compile times apart.",
+            "## Billions of rounds per second, d = 5, K = 2, refit every round, float64\n\n" + speed.as_markdown(),
+            many,
+            "## Table 1(a)\n\n" + words + "\n\n" + ties.as_markdown(),
+            "## Oracles against closed forms\n\n" + closed_forms().as_markdown(),
+        ]
+    )
+    print(text)
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
