@@ -53,7 +53,7 @@ UNIFORM_NOISE: int = 2
 TWO_POINT: int = 3
 EXPONENTIAL: int = 4
 
-HALVINGS = 24  # of an interval for Fuller's root, to 6e-8, before the step that squares what is left
+HALVINGS = 36  # of the interval for Fuller's root: to 1e-11
 
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
@@ -284,10 +284,9 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
 
     The root lies between `low`, where M - low E is positive definite, and `high`. Where M - rho E is not positive definite, its first bad
     pivot d belongs to the vector y that is 1 there and solves the rows above it, y'(M - rho E) y = d; so the Rayleigh quotient
-    y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's method on a concave function. With few features, a
-    fixed number of halvings comes first, so that threads of a graphics processor do not wait for each other, and one such step last. With
-    many, each step costs, and a handful will do; where they become small, a look just below tells whether they near lambda, or the root of
-    a leading block; then a halving leads on.
+    y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's method on a concave function, and a handful of steps
+    will do; where they become small, a look just below tells whether they near lambda, or the root of a leading block; then a halving leads
+    on. With few features halvings alone are as good, and threads of a graphics processor then do not wait for each other.
     """
     size = packed_size(p)
     trial, y, rest = part(work, 0, size), part(work, size, p), part(work, size + p, 2 * p)
@@ -305,7 +304,7 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
             return 1.0 - (p + 1.0) / n
         if k == p:
             low, rho, looking = rho, high if looking else 0.5 * (rho + high), False
-        elif p <= 8 and step < HALVINGS:
+        elif p <= 8:
             high, rho = rho, 0.5 * (low + rho)
         else:
             fall = min(bad_pivot(trial, error, p, k, y), 0.0)
@@ -316,11 +315,9 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
                 rho, looking = max(high + 4.0 * fall - 2e-14 * high, low), True
             else:
                 rho, looking = 0.5 * (low + high), False
-        if p <= 8 and step == HALVINGS - 1:
-            rho = high
         if step == HALVINGS if p <= 8 else not high - low > 1e-13 * high:
             break
-    return high - (p + 2.0) / n
+    return (low if p <= 8 else high) - (p + 2.0) / n
 
 
 @seldom
