@@ -175,8 +175,7 @@ def dot(a, b, p):
 
 @spliced
 def factor(a, p, work):
-    """A = U' D U in place for packed A; U right of the diagonal, 1/D on it. Returns p, or, if A is not positive definite beyond rounding,
-    the number of pivots before the first bad one, which is left where it was found.
+    """A = U' D U in place for packed A; U right of the diagonal, 1/D on it. False if A is not positive definite beyond rounding.
 
     `work` has room for 2p numbers: the row of the pivot, apart from the rows it changes, for the compiler to see that they differ; and the
     diagonal as it was.
@@ -189,7 +188,7 @@ def factor(a, p, work):
     at = 0
     for k in range(p):
         if not a[at] > _MIN_PIVOT * abs(diagonal[k]):
-            return k
+            return False
         inverse = 1.0 / a[at]
         a[at] = inverse
         n = p - k - 1
@@ -204,7 +203,7 @@ def factor(a, p, work):
             u[i] = ratio
             rest += n - i
         at += p - k
-    return p
+    return True
 
 
 @seldom
@@ -272,72 +271,36 @@ def above(gram, c, ridge, share, p, work):
     size = packed_size(p)
     trial = part(work, 0, size)
     write_corrected(gram, c, 1.0 + share, ridge, p, trial)
-    return factor_once(trial, p, part(work, size, 2 * p)) == p
+    return factor_once(trial, p, part(work, size, 2 * p))
 
 
 @seldom
 def fuller_kappa(gram, target, reward_sq, error, n, p, work):
     """How much of the error covariance may be taken out: Fuller's modified estimator for an indefinite corrected Gram.
 
-    lambda is the smallest root of det(M - lambda E) = 0, M = G - c c'/s. With alpha = p + 1,
+    lambda is the smallest root of det(G - c c'/s - lambda E) = 0, found by bisection on whether that matrix is positive
+    definite (which needs no inverse of E, so E may be singular). With alpha = p + 1,
     kappa = 1 - alpha / n if lambda > 1 + 1/n, else lambda - (1 + alpha) / n. G includes the ridge.
-
-    The root lies between `low`, where M - low E is positive definite, and `high`. Where M - rho E is not positive definite, its first bad
-    pivot d belongs to the vector y that is 1 there and solves the rows above it, y'(M - rho E) y = d; so the Rayleigh quotient
-    y'My / y'Ey = rho + d / y'Ey is below rho, and not below lambda. That is Newton's method on a concave function, and a handful of steps
-    will do; where they become small, a look just below tells whether they near lambda, or the root of a leading block; then a halving leads
-    on. With few features halvings alone are as good, and threads of a graphics processor then do not wait for each other.
     """
     size = packed_size(p)
-    trial, y, rest = part(work, 0, size), part(work, size, p), part(work, size + p, 2 * p)
+    trial, rest = part(work, 0, size), part(work, size, 2 * p)
+    low, high = 0.0, 1.0 + 1.0 / n
     shrink = 1.0 / reward_sq if reward_sq > 0.0 else 0.0
-    low, high, looking = 0.0, 1.0 + 1.0 / n, False
-    rho = high
-    for step in range(48):
+    root = high
+    for step in range(HALVINGS + 1):
         k = 0
         for i in range(p):
             for j in range(i, p):
-                trial[k] = gram[k] - shrink * target[i] * target[j] - rho * error[k]
+                trial[k] = gram[k] - shrink * target[i] * target[j] - root * error[k]
                 k += 1
-        k = factor_once(trial, p, rest)
-        if k == p and step == 0:
-            return 1.0 - (p + 1.0) / n
-        if k == p:
-            low, rho, looking = rho, high if looking else 0.5 * (rho + high), False
-        elif p <= 8:
-            high, rho = rho, 0.5 * (low + rho)
+        if factor_once(trial, p, rest):
+            if step == 0:
+                return 1.0 - (p + 1.0) / n
+            low = root
         else:
-            fall = min(bad_pivot(trial, error, p, k, y), 0.0)
-            high = max(rho + fall, low)
-            if -fall > 0.25 * (high - low):
-                rho, looking = high, False
-            elif not looking:
-                rho, looking = max(high + 4.0 * fall - 2e-14 * high, low), True
-            else:
-                rho, looking = 0.5 * (low + high), False
-        if step == HALVINGS if p <= 8 else not high - low > 1e-13 * high:
-            break
-    return (low if p <= 8 else high) - (p + 2.0) / n
-
-
-@seldom
-def bad_pivot(a, error, p, k, y):
-    """d / y'Ey for the bad pivot d that `factor` found in place k, see `fuller_kappa`; y is written."""
-    at = k * p - k * (k - 1) // 2
-    d = a[at]
-    y[k] = 1.0
-    for i in range(k - 1, -1, -1):
-        at -= p - i
-        s = 0.0
-        for j in range(i + 1, k + 1):
-            s -= a[at + j - i] * y[j]
-        y[i] = s
-    square = 0.0
-    for i in range(k + 1):
-        for j in range(i, k + 1):
-            square += (1.0 if i == j else 2.0) * y[i] * y[j] * error[at + j - i]
-        at += p - i
-    return d / square if square > 0.0 else 0.0
+            high = root
+        root = 0.5 * (low + high)
+    return low - (p + 2.0) / n
 
 
 @spliced
@@ -393,7 +356,7 @@ def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, wor
     rest = part(work, 2 * size, size + 2 * p)
     take_out(arm, correction, sums, p, n_actions, c)
     trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
-    if factor(a, p, rest) < p:
+    if not factor(a, p, rest):
         return False
     if other_trace > 0.0:
         share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
@@ -425,7 +388,7 @@ def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work
         write_corrected(gram, played, kappa, ridge, p, a)
     else:
         write_corrected(gram, c, 1.0, ridge, p, a)
-    if factor_once(a, p, rest) == p:
+    if factor_once(a, p, rest):
         solve_factored(a, p, theta)
     else:
         for k in range(size):
@@ -1334,7 +1297,7 @@ def refit_calibration(spec, sums, fit, p, work):
                     if work[varies + i] == 0.0:
                         work[size + k] = 1.0
                 k += 1
-        if factor_once(part(work, size, size), p, part(work, 2 * size + 2 * p, 2 * p)) == p:
+        if factor_once(part(work, size, size), p, part(work, 2 * size + 2 * p, 2 * p)):
             low = kappa
             if step == 0:
                 break
@@ -1391,7 +1354,7 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
         diagonal[i] = total[k]
         total[k] = total[k] * (1.0 + 1e-6) if total[k] > 0.0 else 1.0
         k += p - i
-    if factor(total, p, rest) < p:
+    if not factor(total, p, rest):
         return
     solve_factored(total, p, solved)
     k = 0
@@ -1759,7 +1722,7 @@ def is_covariance(s, work):
             work[k] = s[i, j]
             k += 1
         work[k - d + i] = s[i, i] * (1.0 + 1e-9) if s[i, i] > 0.0 else 1.0
-    return factor_once(work, d, part(work, k, 2 * d)) == d
+    return factor_once(work, d, part(work, k, 2 * d))
 
 
 # ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------

@@ -125,7 +125,7 @@ SETTING = (
     "corrects for the error. It solves for θ again after each round from exact sums, in d³/6 multiplications for every action whose sums "
     "changed (in MEB and MEB-DR all of them), where others update an inverse (LinUCB, d²) or take a gradient step (Vowpal Wabbit, d). "
     "While MEB's corrected matrix is not safely positive definite, as in the first 2,000 rounds or so at d = 20, K = 5, a round takes it "
-    "some fifteen times as long as later, which a median does not show."
+    "about eleven times as long as later, which a median does not show."
 )
 
 
