@@ -32,8 +32,8 @@ THREADS = 128
 """threads of a block: few, so that a hundred trajectories use more than one multiprocessor"""
 MOST = 1 << 18
 """trajectories of a launch: about what the largest of today's processors holds at once"""
-ROOM = 1 << 30
-"""bytes of records of a launch, at most"""
+ROOM = 1 << 28
+"""bytes that the records of a piece of work take on the device, at most"""
 AHEAD = 12
 """pieces of work, launches of several policies each, that are under way at the same time: a device runs 128 launches at once"""
 LARGEST_STATE = 1 << 14
@@ -177,8 +177,8 @@ def started(batch: Sequence[Sequence[Launch]]) -> None:
 
 
 def spans(contest: Contest) -> Iterator[tuple[int, int]]:
-    """The replicates of a contest, a launch at a time."""
-    each = 8 * contest.record_at.size * (3 + contest.environment.n_actions)
+    """The replicates of a contest, a piece at a time."""
+    each = 8 * len(contest.policies) * contest.record_at.size * (3 + contest.environment.n_actions)
     most = max(min(MOST, ROOM // each), 1)
     for first in range(0, contest.replicates, most):
         yield first, min(first + most, contest.replicates)
@@ -268,10 +268,8 @@ def stacked(environment: Environment, seed: int, first: int, end: int) -> tuple[
 
 
 def drawn(environment: Any) -> bool:
-    """Whether compiled code can draw an environment's rounds. One drift is; a drifting drift is not."""
-    if isinstance(environment, Drifting):
-        return drawn(environment.world) and not isinstance(environment.world, Drifting)
-    if isinstance(environment, Misreported):
+    """Whether compiled code can draw an environment's rounds; a drift only where it comes last."""
+    if isinstance(environment, (Drifting, Misreported)):
         return drawn(environment.world) and not isinstance(environment.world, Drifting)
     return isinstance(environment, Drawn)
 
