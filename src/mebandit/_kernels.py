@@ -1880,8 +1880,13 @@ def combine(mean, factor, random, component, z, m, out, first):
         if random:
             for j in range(d):
                 own = z[j]
-                for b in range(m):
-                    total[b] += factor[entry(component[first + b], factors), i, j] * own[b]
+                if factors > 1:
+                    for b in range(m):
+                        total[b] += factor[component[first + b], i, j] * own[b]
+                elif factor[0, i, j] != 0.0:  # most are zero where coordinates are independent
+                    f = factor[0, i, j]
+                    for b in range(m):
+                        total[b] += f * own[b]
         for b in range(m):
             out[first + b, i] = total[b]
 

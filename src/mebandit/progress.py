@@ -16,7 +16,7 @@ def compiling_notice(compiled: Callable[[], bool], show: bool | Callable[[int, i
 
     def tell() -> None:
         if not compiled():
-            print("mebandit: compiling, about half a minute; later runs start at once", file=sys.stderr, flush=True)
+            print("mebandit: compiling, about forty seconds; later runs start at once", file=sys.stderr, flush=True)
 
     timer = Timer(1.0, tell)
     timer.daemon = True

@@ -10,6 +10,7 @@ are unrolled. All launches of a run are under way at the same time.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -88,6 +89,8 @@ class Worlds(NamedTuple):
 
 def missing() -> str | None:
     """Why there is no graphics processor to simulate on, or None."""
+    if find_spec("numba_cuda") is None and not import_module("numba").config.ENABLE_CUDASIM:
+        return "numba-cuda is not installed"
     try:
         found = target().is_available()
     except Exception as error:

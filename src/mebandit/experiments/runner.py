@@ -100,7 +100,7 @@ def run_cells(
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
     missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
-    contests = {name: cell.contest for name, cell in missing.items() if hasattr(cell, "contest")}
+    contests = {name: cell.contest for name, cell in missing.items() if engine != "cpu" and hasattr(cell, "contest")}
     elsewhere = {name: contest for name, contest in contests.items() if cuda.chosen(engine, [contest])}
     pieces = [(cell, replicate) for name, cell in missing.items() if name not in elsewhere for replicate in range(cell.replicates)]
     total = len(pieces) + sum(missing[name].replicates for name in elsewhere)
