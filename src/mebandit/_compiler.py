@@ -18,6 +18,24 @@ spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always
 summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
+@spliced
+def quotient(a, b):
+    """a / b, where it is often asked for; b is neither zero nor extremely small or large."""
+    return a / b
+
+
+@spliced
+def reach(i, n):
+    """Where to look for the i-th of n things: a first and an end. A processor goes straight to it; see `mebandit.cuda.trajectory`."""
+    return i, i + 1
+
+
+@spliced
+def same(i, j):
+    """Whether i and j are the same, among what is within reach."""
+    return i == j
+
+
 def views(intrinsic, types, cgutils, populate_array):
     """`part`, `item` and `borrowed`, made with the tools of a target: arrays that are not counted by reference.
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if not TYPE_CHECKING:  # what is compiled is typed by the compiler
-    from mebandit._compiler import borrowed, item, jit, part, seldom, spliced, summing
+    from mebandit._compiler import borrowed, item, jit, part, quotient, reach, same, seldom, spliced, summing
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
 
 # The columns of `spec`, the integers that tell one recipe from another, and what they may say.
-N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD, ACTS_ON, READS, PRECISION, CURVED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD, ACTS_ON, READS, PRECISION, CURVED, FADES = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 UNIT, INVERSE, PSEUDO = 0, 1, 2  # PSEUDO: two fits are kept, regression calibration and the doubly robust one; READS says which decides
 NO_CORRECTION, PLAYED, OFFERED = 0, 1, 2
 GREEDY, UCB, THOMPSON, ROBUST, ORACLE, BAYES_ORACLE, UNIFORM = 0, 1, 2, 3, 4, 5, 6  # up to ROBUST they learn
@@ -104,27 +104,46 @@ def uniform_pair(seed, cell, replicate, time, purpose):
 
 @spliced
 def normal_quantile(u):
-    """The standard normal quantile, algorithm AS 241 (Wichura 1988), relative accuracy about 1e-15."""
+    """The standard normal quantile, to a few units in the 15th digit."""
     q = u - 0.5
-    return central_quantile(q) if abs(q) <= 0.425 else tail_quantile(q, math.sqrt(-math.log(min(u, 1.0 - u))))
+    x = central_quantile(q)
+    if abs(q) > CENTRAL:
+        x = tail_quantile(q, math.sqrt(-math.log(min(u, 1.0 - u))))
+    return x
+
+
+CENTRAL = 0.498  # half the share of all values, those within 2.88 of 0, that one rational function serves
 
 
 @spliced
 def central_quantile(q):
-    """For u = 1/2 + q in the middle."""
-    r = 0.180625 - q * q
-    a = 2509.0809287301226727 * r + 33430.575583588128105
-    a = ((a * r + 67265.770927008700853) * r + 45921.953931549871457) * r + 13731.693765509461125
-    a = ((a * r + 1971.5909503065514427) * r + 133.14166789178437745) * r + 3.3871328727963666080
-    b = 5226.4952788528545610 * r + 28729.085735721942674
-    b = ((b * r + 39307.895800092710610) * r + 21213.794301586595867) * r + 5394.1960214247511077
-    b = ((b * r + 687.18700749205790830) * r + 42.313330701600911252) * r + 1.0
-    return q * a / b
+    """For u = 1/2 + q in the middle: x = q A(r) / B(r), r = CENTRAL^2 - q^2, both of degree 14 with positive coefficients.
+
+    The rational function with the least largest relative error, 8e-17 (`scripts/normal_quantile.py` finds it). So wide a middle, because
+    a graphics processor's 32 threads in step all wait when one of them is in a tail.
+    """
+    r = CENTRAL * CENTRAL - q * q
+    s = r * r
+    even = 6.361926041597229e+19 * s + 2.108422812802713e+21
+    even = ((even * s + 4.32038529688751e+20) * s + 4.568313028261998e+18) * s + 4411639363018253.0
+    even = ((even * s + 497025193376.16925) * s + 6675654.111411372) * s + 5.779441243163621
+    odd = 9.707056752815622e+20 * s + 1.4697318922600763e+21
+    odd = ((odd * s + 6.138192602294497e+19) * s + 1.8767747840100467e+17) * s + 60782826590314.914
+    odd = (odd * s + 2404242006.086179) * s + 9753.998751918556
+    a = odd * r + even
+    even = 1.410057384674648e+20 * s + 1.2241332075610327e+21
+    even = ((even * s + 1.573965750976574e+20) * s + 1.2655521406879736e+18) * s + 1017257130734300.2
+    even = ((even * s + 100780398159.64357) * s + 1234955.8624500933) * s + 1.0
+    odd = 8.579390656664661e+20 * s + 6.514749522932839e+20
+    odd = ((odd * s + 1.921101747986153e+19) * s + 4.703592662406788e+16) * s + 13070520687499.021
+    odd = (odd * s + 463899775.0712329) * s + 1740.7103941133946
+    b = odd * r + even
+    return quotient(q * a, b)
 
 
 @spliced
 def tail_quantile(q, r):
-    """For u = 1/2 + q in a tail, r^2 = -log min(u, 1 - u)."""
+    """For u = 1/2 + q in a tail, r^2 = -log min(u, 1 - u): the tails of algorithm AS 241 (Wichura 1988)."""
     if r <= 5.0:
         r -= 1.6
         a = 7.7454501427834140764e-4 * r + 0.0227238449892691845833
@@ -166,6 +185,13 @@ def packed_size(p):
 
 
 @spliced
+def copy(a, b, n):
+    """b = a."""
+    for i in range(n):
+        b[i] = a[i]
+
+
+@spliced
 def dot(a, b, p):
     total = 0.0
     for i in range(p):
@@ -189,7 +215,7 @@ def factor(a, p, work):
     for k in range(p):
         if not a[at] > _MIN_PIVOT * abs(diagonal[k]):
             return False
-        inverse = 1.0 / a[at]
+        inverse = quotient(1.0, a[at])
         a[at] = inverse
         n = p - k - 1
         u, rest = part(a, at + 1, n), at + 1 + n
@@ -265,13 +291,13 @@ def clearly_above(a, p, trace, other_trace, share):
     return trace > bound
 
 
-@seldom
-def above(gram, c, ridge, share, p, work):
+@jit
+def above(gram, c, ridge, share, p, aside):
     """Whether A - share C is positive definite: the exact and slower form of `clearly_above`."""
     size = packed_size(p)
-    trial = part(work, 0, size)
+    trial = part(aside, 0, size)
     write_corrected(gram, c, 1.0 + share, ridge, p, trial)
-    return factor_once(trial, p, part(work, size, 2 * p))
+    return factor_once(trial, p, part(aside, size, 2 * p))
 
 
 @seldom
@@ -304,83 +330,97 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
 
 
 @spliced
-def solve_arm(arm, ridge, correction, guard, keeps, sums, fit, p, n_actions, work):
+def solve_arm(arm, ridge, correction, guard, keeps, sums, fit, p, n_actions, work, aside):
     """Fit one arm from the running sums: theta, how it was found, and, where a rule asks for it (`keeps`), the factor it came from.
 
     (eq. proposed-estimator) A = sum w zz' + ridge I - C,  theta = A^-1 sum w z r, with C by `correction`: nothing; the covariances of the
     rounds in which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
-    The right-hand side is found where theta will stand, see `write_target`.
+    The right-hand side is found where theta will stand, see `write_target`. What is seldom done is done on copies in `aside`: only what
+    is never handed to a function of its own can stay in a graphics processor's registers.
     """
     plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work)
-    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
+    solved = plainly and solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside)
+    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
 
 
 @jit
-def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
+def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work, aside):
     """`solve_arm` for a log, where compiling takes longer than solving."""
     plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly_of(p, arm, ridge, correction, False, sums, fit, n_actions, work)
-    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work)
-
-
-@spliced
-def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, work):
-    """Note how an arm was solved, or do it carefully."""
-    at = arm * fit_width(p) + p + packed_size(p)
-    if solved:
-        fit[at + REPORT] = SOLVED
-        fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
-    else:
-        solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work)
-    fit[at + STALE] = 0.0
+    solved = plainly and solve_plainly_of(p, arm, ridge, correction, False, sums, fit, n_actions, work, aside)
+    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
 
 
 @jit
-def solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work):
+def solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside):
     """`solve_plainly_of` with the paper's dimensions known to the compiler, which then unrolls the loops: half the time."""
     if p == 5:
-        return solve_plainly_of(5, arm, ridge, correction, keeps, sums, fit, n_actions, work)
+        return solve_plainly_of(5, arm, ridge, correction, keeps, sums, fit, n_actions, work, aside)
     if p == 7:
-        return solve_plainly_of(7, arm, ridge, correction, keeps, sums, fit, n_actions, work)
-    return solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work)
+        return solve_plainly_of(7, arm, ridge, correction, keeps, sums, fit, n_actions, work, aside)
+    return solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work, aside)
 
 
 @spliced
-def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work):
+def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work, aside):
     """Solve the formula as it stands if its matrix is safely positive definite, the usual case; else return False."""
     size = packed_size(p)
     row, theta = arm * row_width(p), part(fit, arm * fit_width(p), p)
-    gram, c, a = part(sums, row + TERMS + p, size), part(work, 0, size), part(work, size, size)
-    rest = part(work, 2 * size, size + 2 * p)
+    gram, c, a, rest = part(sums, row + TERMS + p, size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * p)
     take_out(arm, correction, sums, p, n_actions, c)
     trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
     if not factor(a, p, rest):
         return False
     if other_trace > 0.0:
         share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
-        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, rest):
+        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, aside):
             return False
     solve_factored(a, p, theta)
     if keeps:
-        kept = part(fit, arm * fit_width(p) + p, size)
-        for k in range(size):
-            kept[k] = a[k]
+        copy(a, part(fit, arm * fit_width(p) + p, size), size)
     return True
 
 
-@seldom
-def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work):
-    """The other cases: Fuller's guard, or the bare formula on demand, whatever its matrix."""
-    size, row = packed_size(p), arm * row_width(p)
-    theta, a = part(fit, arm * fit_width(p), p), part(fit, arm * fit_width(p) + p, size)
-    gram, played = part(sums, row + TERMS + p, size), part(sums, row + TERMS + p + size, size)
+@spliced
+def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+    """Note how an arm was solved, or do it carefully."""
+    at = arm * fit_width(p) + p + packed_size(p)
+    if solved:
+        fit[at + REPORT] = SOLVED
+        fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
+    else:
+        solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+    fit[at + STALE] = 0.0
+
+
+@jit
+def solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+    """Copy what is needed, solve carefully, and copy back what was found."""
+    size, row, at = packed_size(p), arm * row_width(p), arm * fit_width(p)
+    theta, kept, target, found = part(fit, at, p), part(fit, at + p, size), part(aside, 4 * size, p), part(aside, 3 * size, size)
     reward_sq = sums[row + TERMS + p + 2 * size + 1]
     n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
+    copy(part(sums, row + TERMS + p, size), part(aside, 0, size), size)
+    copy(part(sums, row + TERMS + p + size, size), part(aside, size, size), size)
+    take_out(arm, correction, sums, p, n_actions, part(aside, 2 * size, size))
+    copy(theta, target, p)
+    fit[at + p + size + REPORT], fit[at + p + size + KAPPA] = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
+    copy(found, kept, size)
+    copy(target, theta, p)
+
+
+@seldom
+def solve_carefully(ridge, correction, guard, n, reward_sq, p, aside):
+    """The other cases: Fuller's guard, or the bare formula on demand, whatever its matrix. Returns the report, and kappa.
+
+    `aside` holds the Gram matrix, the error covariance of the rounds played, C, the factor of A to be written, and the right-hand side,
+    in whose place theta is written.
+    """
+    size = packed_size(p)
+    gram, played, c, a = part(aside, 0, size), part(aside, size, size), part(aside, 2 * size, size), part(aside, 3 * size, size)
+    theta, rest = part(aside, 4 * size, p), part(aside, 4 * size + p, aside.size - 4 * size - p)
     report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
-    c, rest = part(work, 0, size), part(work, size, work.size - size)
-    take_out(arm, correction, sums, p, n_actions, c)
     if guard != GUARD_NEVER and correction != NO_CORRECTION:
         report = GUARDED
         write_corrected(gram, played, 0.0, ridge, p, a)
@@ -390,18 +430,14 @@ def solve_carefully(arm, ridge, correction, guard, sums, fit, p, n_actions, work
         write_corrected(gram, c, 1.0, ridge, p, a)
     if factor_once(a, p, rest):
         solve_factored(a, p, theta)
-    else:
-        for k in range(size):
-            a[k] = 0.0
-        if guard == GUARD_NEVER:
-            report = solve_indefinite(gram, c, ridge, p, theta, rest)
-        else:
-            report = SINGULAR
-            for k in range(p):
-                theta[k] = 0.0
-    at = arm * fit_width(p) + p + size
-    fit[at + REPORT] = report
-    fit[at + KAPPA] = kappa
+        return report, kappa
+    for k in range(size):
+        a[k] = 0.0
+    if guard == GUARD_NEVER:
+        return solve_indefinite(gram, c, ridge, p, theta, rest), kappa
+    for k in range(p):
+        theta[k] = 0.0
+    return SINGULAR, kappa
 
 
 @spliced
@@ -549,13 +585,16 @@ def learn_sums_of(p, spec, stabilizer, sums, z, error, allowed, action, propensi
     for every arm (all allowed, pi^nd the same for all), so that the usual round costs one addition and not K.
     """
     n_actions, width = spec[N_ACTIONS], row_width(p)
-    w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[action] / propensity
-    add_round(part(sums, action * width, width), p, w, z, error, reward)
+    first, end = reach(action, n_actions)
+    for b in range(first, end):
+        if same(b, action):
+            w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[b] / propensity
+            add_round(part(sums, b * width, width), p, w, z, error, reward)
     if spec[CORRECTION] != OFFERED:
         return
     alike = True
     for b in range(n_actions):
-        if not allowed[b] or stabilizer[b] != stabilizer[0]:
+        if not allowed[b] or stabilizer[b] < stabilizer[0] or stabilizer[b] > stabilizer[0]:
             alike = False
     if alike:
         add_error(part(sums, 2 * n_actions * width, width), p, weight * stabilizer[0], error)
@@ -611,7 +650,10 @@ def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, 
     if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
-    add_round(part(sums, action * width, width), p, n / (n + SETTLING * p * (1.0 - known)), seen, error, reward)
+    first, end = reach(action, n_actions)
+    for b in range(first, end):
+        if same(b, action):
+            add_round(part(sums, b * width, width), p, n / (n + SETTLING * p * (1.0 - known)), seen, error, reward)
 
 
 @spliced
@@ -1581,25 +1623,50 @@ def draw(probabilities, u):
 
 
 @spliced
-def refit_arms(spec, tuning, correcting, sums, fit, p, work):
-    """Solve for every arm whose sums have changed since its last solve."""
-    flags = p + packed_size(p)
-    n_actions, correction = spec[N_ACTIONS], spec[CORRECTION] if correcting else NO_CORRECTION
-    keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
-    if spec[ACTS_ON] != PREDICTED and calibration_is_due(spec, sums, fit, p):
-        refit_calibration(spec, sums, fit, p, work)
-    for a in range(2 * n_actions if spec[WEIGHTING] == PSEUDO else n_actions):
-        row = a * fit_width(p) + flags
-        takes_out = NO_CORRECTION if spec[WEIGHTING] == PSEUDO and a < n_actions else correction
-        uncorrected = takes_out != NO_CORRECTION and fit[row + KAPPA] == 0.0
-        if uncorrected or fit[row + STALE] != 0.0:
-            write_target(a, spec, sums, fit, p)
-            solve_arm(a, tuning[RIDGE], takes_out, spec[GUARD], keeps, sums, fit, p, n_actions, work)
+def learn(
+    spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work, aside
+):
+    """One learned round: add it to the sums and, when a refit is due, solve again."""
+    take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+    if refit and spec[RULE] <= ROBUST:
+        refit_all(spec, tuning, correcting, sums, fit, z.size, work, aside)
 
 
 @spliced
-def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work):
-    """One learned round: add it to the sums and, when a refit is due, solve again. Oracles and uniform play only count it.
+def refit_all(spec, tuning, correcting, sums, fit, p, work, aside):
+    """Solve wherever sums have changed since the last solve."""
+    refit_context(spec, sums, fit, p, work)
+    for a in range(number_of_fits(spec)):
+        refit_arm(a, spec, tuning, correcting, sums, fit, p, work, aside)
+
+
+@spliced
+def number_of_fits(spec):
+    return 2 * spec[N_ACTIONS] if spec[WEIGHTING] == PSEUDO else spec[N_ACTIONS]
+
+
+@spliced
+def refit_context(spec, sums, fit, p, work):
+    if spec[ACTS_ON] != PREDICTED and calibration_is_due(spec, sums, fit, p):
+        refit_calibration(spec, sums, fit, p, work)
+
+
+@spliced
+def refit_arm(a, spec, tuning, correcting, sums, fit, p, work, aside):
+    """Solve for row a of the fit, if it needs that."""
+    row, n_actions = a * fit_width(p) + p + packed_size(p), spec[N_ACTIONS]
+    keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
+    calibrated = spec[WEIGHTING] == PSEUDO and a < n_actions
+    correction = spec[CORRECTION] if correcting and not calibrated else NO_CORRECTION
+    uncorrected = correction != NO_CORRECTION and fit[row + KAPPA] == 0.0
+    if uncorrected or fit[row + STALE] != 0.0:
+        write_target(a, spec, sums, fit, p)
+        solve_arm(a, tuning[RIDGE], correction, spec[GUARD], keeps, sums, fit, p, n_actions, work, aside)
+
+
+@spliced
+def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck):
+    """Add one round to the sums. Oracles and uniform play only count it.
 
     `seen` is the context as calibrated by what is known when the round is learned, or z itself.
     """
@@ -1607,7 +1674,7 @@ def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, a
     stale, width = p + packed_size(p) + STALE, fit_width(p)
     extra[LEARNED] += 1.0
     if spec[RULE] <= ROBUST:
-        if tuning[DISCOUNT] < 1.0:
+        if spec[FADES]:
             discount(sums, tuning[DISCOUNT], n_actions, p)
         known = reliability(fit, n_actions, p, error) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
         weight = known if spec[PRECISION] else 1.0
@@ -1617,7 +1684,10 @@ def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, a
             learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
             learn_context(tuning, sums, n_actions, z, error)
-        fit[action * width + stale] = 1.0
+        first, end = reach(action, n_actions)
+        for b in range(first, end):
+            if same(b, action):
+                fit[b * width + stale] = 1.0
         if spec[CORRECTION] == OFFERED:
             for b in range(n_actions):
                 if allowed[b]:
@@ -1628,8 +1698,6 @@ def learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, a
                     fit[(n_actions + b) * width + stale] = 1.0
         if spec[RULE] == ROBUST:
             learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck)
-        if refit:
-            refit_arms(spec, tuning, correcting, sums, fit, p, work)
 
 
 @seldom
@@ -1725,13 +1793,19 @@ def is_covariance(s, work):
     return factor_once(work, d, part(work, k, 2 * d))
 
 
-# ---- single rounds: the faces of `propose`, `learn` and `refit_arms` for use from Python ------------------------------------
+# ---- single rounds: the faces of `propose`, `learn` and `refit_all` for use from Python ------------------------------------
 
 
 @jit
 def work_size(n_actions, p):
-    """Scratch room that suffices for every function here."""
-    return 9 * n_actions + 4 * p + 4 * packed_size(p) + p * (p + 1)
+    """Scratch room that suffices for every function here but what is done aside."""
+    return 9 * n_actions + 6 * p + 2 * packed_size(p)
+
+
+@jit
+def aside_size(p):
+    """Scratch room for what is seldom done, see `solve_carefully`."""
+    return 3 * p + 4 * packed_size(p) + p * (p + 1)
 
 
 @spliced
@@ -1740,8 +1814,8 @@ def single_round(spec, sums, fit, predicted, error_cov):
     packed error covariance; and scratch room."""
     n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
     p = d + intercept
-    room = np.empty(2 * p + work_size(n, p))
-    z, seen, work = room[:p], room[:p], room[2 * p :]
+    room = np.empty(2 * p + work_size(n, p) + aside_size(p))
+    z, seen, work, aside = room[:p], room[:p], room[2 * p : 2 * p + work_size(n, p)], room[2 * p + work_size(n, p) :]
     z[0] = 1.0
     for i in range(d):
         z[intercept + i] = predicted[i]
@@ -1749,14 +1823,14 @@ def single_round(spec, sums, fit, predicted, error_cov):
     if spec[ACTS_ON] != PREDICTED:
         seen = room[p : 2 * p]
         calibrate(spec, sums, fit, z, error, seen, work)
-    return z, seen, error, work
+    return z, seen, error, work, aside
 
 
 @spliced
 def propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
     """The action probabilities of one round; theta is the oracles' own."""
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, _, work = single_round(spec, sums, fit, predicted, error_cov)
+    z, seen, _, work, _ = single_round(spec, sums, fit, predicted, error_cov)
     propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
@@ -1785,14 +1859,16 @@ def learn_one(
 ):
     correcting = extra[LEARNED] + 1.0 >= correct_from
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, error, work = single_round(spec, sums, fit, predicted, error_cov)
-    learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work)
+    z, seen, error, work, aside = single_round(spec, sums, fit, predicted, error_cov)
+    learn(
+        spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work, aside
+    )
 
 
 @jit
 def refit_now(spec, tuning, correcting, sums, fit, p):
-    work = np.empty(work_size(spec[N_ACTIONS], p))
-    refit_arms(spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work)
+    work, aside = np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p))
+    refit_all(spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work, aside)
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
@@ -1826,7 +1902,7 @@ def write_uniforms(seed, cell, replicate, first, purpose, u, v):
 
 @jit
 def write_standardized(kind, df, u, v, out, tails):
-    """`standardized` of many. Of normal ones, first all as if they were in the middle, then again the 15 % that are not."""
+    """`standardized` of many. Of normal ones, first all as if they were in the middle, then again the few that are not."""
     if kind != NORMAL:
         for b in range(out.size):
             out[b] = standardized(kind, df, u[b], v[b])
@@ -1836,7 +1912,7 @@ def write_standardized(kind, df, u, v, out, tails):
     n = 0
     for b in range(out.size):
         tails[n] = b
-        n += abs(u[b] - 0.5) > 0.425
+        n += abs(u[b] - 0.5) > CENTRAL
     for k in range(n):
         out[tails[k]] = normal_quantile(u[tails[k]])
 
@@ -2003,7 +2079,7 @@ def run_block(
     d, n_actions = tape.context.shape[1], spec[N_ACTIONS]
     p = d + spec[INTERCEPT]
     errors = pack_errors(tape.error_cov, spec[INTERCEPT])
-    room = np.ones(d + 2 * p), np.empty(n_actions), np.empty(work_size(n_actions, p))
+    room = np.ones(d + 2 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
     memory = sums.reshape(sums.size), fit.reshape(fit.size), extra
     given = spec, tuning, plan, known, tape, errors, benchmark
     return play_block(given, memory, totals, record_at, next_record, start, (records, arm_errors), written, room)
@@ -2016,7 +2092,7 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
     sums, fit, extra = borrowed(memory)
     totals, record_at, written = borrowed((totals, record_at, written))
     records, arm_errors = borrowed(recorded)
-    vectors, out, work = borrowed(room)
+    vectors, out, work, aside = borrowed(room)
     n_rounds, d = tape.context.shape
     writes = written.rewards.size == n_rounds
     n_actions, p = spec[N_ACTIONS], d + spec[INTERCEPT]
@@ -2064,6 +2140,7 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
             refit,
             correcting,
             work,
+            aside,
         )
         if refit:
             for a in range(n_actions):

@@ -69,10 +69,10 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
     fit = np.zeros((k, _kernels.fit_width(p)))
-    work = np.empty(_kernels.work_size(k, p))
+    work, aside = np.empty(_kernels.work_size(k, p)), np.empty(_kernels.aside_size(p))
     fit[:, :p] = moments.cross
     for arm in range(k):
-        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work)
+        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work, aside)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
     singular = report == _kernels.SINGULAR

@@ -22,7 +22,7 @@ from mebandit.environments.drifting import Drifting
 from mebandit.environments.reported import Misreported
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.schedules import Schedule
-from mebandit.values import Floats, Integers, World
+from mebandit.values import Floats, Integers, Plan, World
 
 if TYPE_CHECKING:
     from mebandit.cuda.trajectory import Recipe
@@ -203,11 +203,12 @@ def prepared(contest: Contest, first: int, end: int) -> list[Launch]:
     }
     launches = []
     for policy in policies:
+        plan = policy.plan(times)
         arguments = (
             (contest.seed, contest.cell),
             first,
             cuda.to_device(policy.tuning),
-            tuple(cuda.to_device(np.ascontiguousarray(field)) for field in policy.plan(times)),
+            tuple(cuda.to_device(np.ascontiguousarray(field)) for field in plan),
             benchmark,
             on_device[policy.n_features - policy.dim],
             place,
@@ -217,11 +218,11 @@ def prepared(contest: Contest, first: int, end: int) -> list[Launch]:
             cuda.device_array((contest.record_at.size, 3, n)),
             cuda.device_array((contest.record_at.size, k, n)),
         )
-        launches.append(Launch(kernel(recipe_of(policy, world, worlds)), arguments, cuda.stream()))
+        launches.append(Launch(kernel(recipe_of(policy, plan, world, worlds)), arguments, cuda.stream()))
     return launches
 
 
-def recipe_of(policy: LinearPolicy, world: World, worlds: Worlds) -> "Recipe":
+def recipe_of(policy: LinearPolicy, plan: Plan, world: World, worlds: Worlds) -> "Recipe":
     """What of a policy in a world is compiled."""
     from mebandit.cuda.trajectory import Recipe
 
@@ -232,6 +233,7 @@ def recipe_of(policy: LinearPolicy, world: World, worlds: Worlds) -> "Recipe":
         fit=state.fit.size,
         extra=state.extra.size,
         dim=policy.dim,
+        alike=bool((plan.stabilizer == plan.stabilizer[:, :1]).all()),
         knows_theta=policy.known_theta is not None,
         in_turn=world.cumulative.size == 0,
         several=worlds.mean.shape[1] > 1,

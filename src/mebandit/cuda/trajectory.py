@@ -20,6 +20,8 @@ class Recipe(NamedTuple):
     fit: int
     extra: int
     dim: int
+    alike: bool
+    """pi^nd is the same for all actions, in every round"""
     knows_theta: bool
     """a policy's own θ, rather than the world's, is what it acts on"""
     in_turn: bool
@@ -59,13 +61,48 @@ def steps() -> Any:
 
 def compiling() -> Any:
     """The tools of the graphics processor's compiler."""
+    from llvmlite import ir
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic
     from numba.cuda.np.arrayobj import populate_array
 
     part, item, borrowed = _compiler.views(intrinsic, types, cgutils, populate_array)
+
+    @intrinsic
+    def roughly_inverse(typing, b):
+        """1 / b to about 20 bits."""
+
+        def generate(context, builder, signature, arguments):
+            double = ir.DoubleType()
+            assembly = ir.InlineAsm(ir.FunctionType(double, [double]), "rcp.approx.ftz.f64 $0, $1;", "=d,d")
+            return builder.call(assembly, arguments)
+
+        return types.float64(types.float64), generate
+
+    def quotient(a, b):
+        """a / b to the last bit or the one before, by Newton's iteration: without the branches for numbers at the ends of their range,
+        which keep the compiler from doing several at a time."""
+        x = roughly_inverse(b)
+        x += x * (1.0 - b * x)
+        x += x * (1.0 - b * x)
+        q = a * x
+        return q + x * (a - b * q)
+
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
-    return SimpleNamespace(jit=inlined, spliced=inlined, summing=called, seldom=called, part=part, item=item, borrowed=borrowed)
+    tools = {"jit": inlined, "spliced": inlined, "summing": called, "seldom": called}
+    return SimpleNamespace(**tools, part=part, item=item, borrowed=borrowed, reach=inlined(everywhere), same=inlined(alike), quotient=inlined(quotient))
+
+
+def everywhere(i, n):
+    """Where to look for the i-th of n things: among all. Registers have no addresses; what is found there is found by comparing i with
+    0, ..., n - 1 in an unrolled loop."""
+    return 0, n
+
+
+def alike(i, j):
+    """Whether i = j, in a way that the compiler does not see through before it has unrolled the loop over i: else it would take j for i
+    again, and put the array back into memory."""
+    return np.float64(i) == np.float64(j)
 
 
 def plain() -> Any:
@@ -80,7 +117,29 @@ def plain() -> Any:
     def item(a, i):
         return a[i]
 
-    return SimpleNamespace(jit=itself, spliced=itself, summing=itself, seldom=itself, part=part, item=item, borrowed=itself)
+    def quotient(a, b):
+        return a / b
+
+    tools = dict.fromkeys(("jit", "spliced", "summing", "seldom", "borrowed"), itself)
+    return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=alike, quotient=quotient)
+
+
+def one_by_one(step, n):
+    """step(0, ...), ..., step(n - 1, ...): a loop that is unrolled however long `step` is."""
+    inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
+    if n == 1:
+
+        def steps_up_to(*rest):
+            step(0, *rest)
+
+        return inlined(steps_up_to)
+    before, last = one_by_one(step, n - 1), n - 1
+
+    def steps_up_to(*rest):
+        before(*rest)
+        step(last, *rest)
+
+    return inlined(steps_up_to)
 
 
 @cache
@@ -90,19 +149,21 @@ def kernel(recipe: Recipe) -> Any:
     spec, d = recipe.spec, recipe.dim
     n_actions, intercept = spec[k.N_ACTIONS], spec[k.INTERCEPT]
     p = d + intercept
-    n_sums, n_fit, n_extra, n_work = recipe.sums, recipe.fit, recipe.extra, int(_kernels.work_size(n_actions, p))
+    n_sums, n_fit, n_extra = recipe.sums, recipe.fit, recipe.extra
+    n_work, n_aside = int(_kernels.work_size(n_actions, p)), int(_kernels.aside_size(p))
     width, report = int(_kernels.fit_width(p)), p + p * (p + 1) // 2 + k.REPORT
     shown = n_actions if spec[k.WEIGHTING] == k.PSEUDO and spec[k.READS] != k.READS_CALIBRATED else 0
     guarded_code, learns, calibrates = k.GUARDED, spec[k.RULE] <= k.ROBUST, spec[k.ACTS_ON] != k.PREDICTED
-    knows_theta, in_turn, several, hold = recipe.knows_theta, recipe.in_turn, recipe.several, recipe.hold
+    alike, knows_theta, in_turn, several, hold = recipe.alike, recipe.knows_theta, recipe.in_turn, recipe.several, recipe.hold
     random_context, random_error = recipe.random_context, recipe.random_error
     context_diagonal, error_diagonal = recipe.context_diagonal, recipe.error_diagonal
     context_kind, error_kind, noise_kind = recipe.context_kind, recipe.error_kind, recipe.noise_kind
     predicts, carry_index, drifts = recipe.predicts, recipe.carry_index, recipe.drifts
     context_step, error_step = (1 if kind == k.STUDENT_T else 2 for kind in (context_kind, error_kind))
     DECISION, COMPONENT, CONTEXT, ERROR, NOISE = k.DECISION, k.COMPONENT, k.CONTEXT, k.ERROR, k.NOISE
-    uniform_pair, standardized, entry = k.uniform_pair, k.standardized, k.entry
-    calibrate, propose, draw, regrets, learn = k.calibrate, k.propose, k.draw, k.regrets, k.learn
+    uniform_pair, standardized, entry, same = k.uniform_pair, k.standardized, k.entry, k.same
+    calibrate, propose, draw, regrets, take_in, refit_context = k.calibrate, k.propose, k.draw, k.regrets, k.take_in, k.refit_context
+    refit_arms = one_by_one(k.refit_arm, int(_kernels.number_of_fits(spec)))
     sin, sqrt, nan = k.math.sin, k.math.sqrt, np.nan
 
     @cuda.jit
@@ -116,9 +177,9 @@ def kernel(recipe: Recipe) -> Any:
         components, cumulative, mean, factor, error_mean, error_factor, error_df, noise_sd = worlds[:8]
         all_theta, errors, offset, gain, carry_decay, carry_gain, wave_period, wave_mean, wave_theta = worlds[8:]
         sums, fit, extra = cuda.local.array(n_sums, float64), cuda.local.array(n_fit, float64), cuda.local.array(n_extra, float64)
-        work, out = cuda.local.array(n_work, float64), cuda.local.array(n_actions, float64)
+        work, aside, out = cuda.local.array(n_work, float64), cuda.local.array(n_aside, float64), cuda.local.array(n_actions, float64)
         theta, acted_on = cuda.local.array((n_actions, d), float64), cuda.local.array((n_actions, d), float64)
-        allowed = cuda.local.array(n_actions, float64)
+        allowed, stabilizer = cuda.local.array(n_actions, float64), cuda.local.array(n_actions, float64)
         x, z, blp, noise = (
             cuda.local.array(d, float64),
             cuda.local.array(p, float64),
@@ -208,30 +269,17 @@ def kernel(recipe: Recipe) -> Any:
             if carry_index >= 0:
                 carried = carry_decay[w] * carried + carry_gain[w, action]
             u, v = uniform_pair(seed, cell, replicate, time, NOISE)
-            reward = noise_sd[w] * standardized(noise_kind, 0.0, u, v)
-            for j in range(d):
-                reward += theta[action, j] * x[j]
-            stabilizer = stabilizers[entry(b, stabilizers.shape[0])]
-            learn(
-                spec,
-                tuning,
-                stabilizer,
-                sums,
-                fit,
-                extra,
-                z,
-                seen,
-                error,
-                allowed,
-                action,
-                out[action],
-                reward,
-                luck,
-                refits[b],
-                corrects[b],
-                work,
-            )
-            if refits[b]:
+            reward, propensity = noise_sd[w] * standardized(noise_kind, 0.0, u, v), 0.0
+            for a in range(n_actions):
+                stabilizer[a] = stabilizers[entry(b, stabilizers.shape[0]), 0 if alike else a]
+                if same(a, action):
+                    propensity = out[a]
+                    for j in range(d):
+                        reward += theta[a, j] * x[j]
+            take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+            if refits[b] and learns:
+                refit_context(spec, sums, fit, p, work)
+                refit_arms(spec, tuning, corrects[b], sums, fit, p, work, aside)
                 for a in range(n_actions):
                     guarded += 1.0 if fit[(shown + a) * width + report] == guarded_code else 0.0
             if recorded < record_at.size and record_at[recorded] == time:

@@ -164,7 +164,8 @@ class LinearPolicy:
         """The choices as the compiled code reads them."""
         weighting, correction = RECIPES[self.method]
         choices = [self.n_actions, self.intercept, weighting, correction, RULES[self.rule], GUARDS[self.guard], CONTEXTS[self.context]]
-        return np.array([*choices, READS.get(self.method, 0), self.weights == "precision", self.curved], dtype=np.int64)
+        choices += [READS.get(self.method, 0), self.weights == "precision", self.curved, self.discount < 1]
+        return np.array(choices, dtype=np.int64)
 
     @cached_property
     def tuning(self) -> Floats:
