@@ -124,18 +124,18 @@ def central_quantile(q):
     """
     r = CENTRAL * CENTRAL - q * q
     s = r * r
-    even = 6.361926041597229e+19 * s + 2.108422812802713e+21
-    even = ((even * s + 4.32038529688751e+20) * s + 4.568313028261998e+18) * s + 4411639363018253.0
+    even = 6.361926041597229e19 * s + 2.108422812802713e21
+    even = ((even * s + 4.32038529688751e20) * s + 4.568313028261998e18) * s + 4411639363018253.0
     even = ((even * s + 497025193376.16925) * s + 6675654.111411372) * s + 5.779441243163621
-    odd = 9.707056752815622e+20 * s + 1.4697318922600763e+21
-    odd = ((odd * s + 6.138192602294497e+19) * s + 1.8767747840100467e+17) * s + 60782826590314.914
+    odd = 9.707056752815622e20 * s + 1.4697318922600763e21
+    odd = ((odd * s + 6.138192602294497e19) * s + 1.8767747840100467e17) * s + 60782826590314.914
     odd = (odd * s + 2404242006.086179) * s + 9753.998751918556
     a = odd * r + even
-    even = 1.410057384674648e+20 * s + 1.2241332075610327e+21
-    even = ((even * s + 1.573965750976574e+20) * s + 1.2655521406879736e+18) * s + 1017257130734300.2
+    even = 1.410057384674648e20 * s + 1.2241332075610327e21
+    even = ((even * s + 1.573965750976574e20) * s + 1.2655521406879736e18) * s + 1017257130734300.2
     even = ((even * s + 100780398159.64357) * s + 1234955.8624500933) * s + 1.0
-    odd = 8.579390656664661e+20 * s + 6.514749522932839e+20
-    odd = ((odd * s + 1.921101747986153e+19) * s + 4.703592662406788e+16) * s + 13070520687499.021
+    odd = 8.579390656664661e20 * s + 6.514749522932839e20
+    odd = ((odd * s + 1.921101747986153e19) * s + 4.703592662406788e16) * s + 13070520687499.021
     odd = (odd * s + 463899775.0712329) * s + 1740.7103941133946
     b = odd * r + even
     return quotient(q * a, b)
@@ -373,7 +373,7 @@ def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, wor
     if not factor(a, p, rest):
         return False
     if other_trace > 0.0:
-        share = sums[row + WEIGHT_SQ] / (sums[row + WEIGHT] * sums[row + WEIGHT])
+        share = quotient(sums[row + WEIGHT_SQ], sums[row + WEIGHT] * sums[row + WEIGHT])
         if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, aside):
             return False
     solve_factored(a, p, theta)
@@ -588,7 +588,7 @@ def learn_sums_of(p, spec, stabilizer, sums, z, error, allowed, action, propensi
     first, end = reach(action, n_actions)
     for b in range(first, end):
         if same(b, action):
-            w = weight if spec[WEIGHTING] == UNIT else weight * stabilizer[b] / propensity
+            w = weight if spec[WEIGHTING] == UNIT else quotient(weight * stabilizer[b], propensity)
             add_round(part(sums, b * width, width), p, w, z, error, reward)
     if spec[CORRECTION] != OFFERED:
         return
@@ -1467,7 +1467,7 @@ def clip_to_floor(probabilities, allowed, floor):
         if not allowed[a]:
             probabilities[a] = 0.0
         elif total > 0.0:
-            probabilities[a] = min(floor + (1.0 - n * floor) * (max(probabilities[a] - floor, 0.0) / total), 1.0)
+            probabilities[a] = min(floor + (1.0 - n * floor) * quotient(max(probabilities[a] - floor, 0.0), total), 1.0)
         else:
             probabilities[a] = 1.0 / n
 
@@ -1861,7 +1861,24 @@ def learn_one(
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     z, seen, error, work, aside = single_round(spec, sums, fit, predicted, error_cov)
     learn(
-        spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work, aside
+        spec,
+        tuning,
+        stabilizer,
+        sums,
+        fit,
+        extra,
+        z,
+        seen,
+        error,
+        allowed,
+        action,
+        propensity,
+        reward,
+        luck,
+        refit,
+        correcting,
+        work,
+        aside,
     )
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("cpu", "cuda", "auto")
 
-THREADS = 128
-"""threads of a block: few, so that a hundred trajectories use more than one multiprocessor"""
+THREADS = 32
+"""threads of a block: the fewest, so that a hundred trajectories spread over several multiprocessors and their memories"""
 MOST = 1 << 18
 """trajectories of a launch: about what the largest of today's processors holds at once"""
 ROOM = 1 << 28

@@ -90,7 +90,9 @@ def compiling() -> Any:
 
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
     tools = {"jit": inlined, "spliced": inlined, "summing": called, "seldom": called}
-    return SimpleNamespace(**tools, part=part, item=item, borrowed=borrowed, reach=inlined(everywhere), same=inlined(alike), quotient=inlined(quotient))
+    return SimpleNamespace(
+        **tools, part=part, item=item, borrowed=borrowed, reach=inlined(everywhere), same=inlined(alike), quotient=inlined(quotient)
+    )
 
 
 def everywhere(i, n):
