@@ -11,6 +11,9 @@ from numba import config, cuda, float64
 
 from mebandit import _compiler, _kernels
 
+IN_REGISTERS = 300
+"""numbers of memory up to which loops over arms are unrolled: a thread has registers for 127 at a time, and some are never read"""
+
 
 class Recipe(NamedTuple):
     """What the compiler knows of a trajectory."""
@@ -126,22 +129,23 @@ def plain() -> Any:
     return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=alike, quotient=quotient)
 
 
-def one_by_one(step, n):
-    """step(0, ...), ..., step(n - 1, ...): a loop that is unrolled however long `step` is."""
+def repeated(step, n, unrolled):
+    """step(0, ...), ..., step(n - 1, ...): a loop, or one that is unrolled however long `step` is."""
     inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
-    if n == 1:
+    before, last = (repeated(step, n - 1, True) if n > 1 else None), n - 1
 
-        def steps_up_to(*rest):
-            step(0, *rest)
+    def alone(*rest):
+        step(0, *rest)
 
-        return inlined(steps_up_to)
-    before, last = one_by_one(step, n - 1), n - 1
-
-    def steps_up_to(*rest):
+    def after_others(*rest):
         before(*rest)
         step(last, *rest)
 
-    return inlined(steps_up_to)
+    def in_turn(*rest):
+        for i in range(n):
+            step(i, *rest)
+
+    return inlined(alone if n == 1 else after_others if unrolled else in_turn)
 
 
 @cache
@@ -165,7 +169,7 @@ def kernel(recipe: Recipe) -> Any:
     DECISION, COMPONENT, CONTEXT, ERROR, NOISE = k.DECISION, k.COMPONENT, k.CONTEXT, k.ERROR, k.NOISE
     uniform_pair, standardized, entry, same = k.uniform_pair, k.standardized, k.entry, k.same
     calibrate, propose, draw, regrets, take_in, refit_context = k.calibrate, k.propose, k.draw, k.regrets, k.take_in, k.refit_context
-    refit_arms = one_by_one(k.refit_arm, int(_kernels.number_of_fits(spec)))
+    refit_arms = repeated(k.refit_arm, int(_kernels.number_of_fits(spec)), n_sums + n_fit <= IN_REGISTERS)
     sin, sqrt, nan = k.math.sin, k.math.sqrt, np.nan
 
     @cuda.jit
