@@ -27,6 +27,12 @@ GUARD_AUTO, GUARD_ALWAYS, GUARD_NEVER = 0, 1, 2
 PREDICTED, BLP, EW_BLP, CHOSEN_BLP = 0, 1, 2, 3
 READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
 
+# A learner's desk, one array of 64-bit words: the columns of `spec`, further integers (CHANGES counts those of the error covariance), where
+# each part begins and the last one ends; then the parts.
+SEED, WARMUP, CORRECT_FROM, REFIT, CHANGES = 10, 11, 12, 13, 14
+SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, FLOOR_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 15, 16, 17, 18, 19, 20, 21, 22, 23
+DESK_HEAD = ROOM_AT + 2
+
 # The columns of `tuning`, the real numbers of a recipe.
 RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
 
@@ -1694,16 +1700,6 @@ def acceptable(x):
     return True
 
 
-@spliced
-def equal(a, b):
-    """Whether two matrices of one shape have the same entries (false where there is a NaN)."""
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            if a[i, j] != b[i, j]:
-                return False
-    return True
-
-
 @jit
 def is_covariance(s, work):
     """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
@@ -1734,49 +1730,44 @@ def work_size(n_actions, p):
     return 9 * n_actions + 4 * p + 4 * packed_size(p) + p * (p + 1)
 
 
+@jit
+def room_size(n_actions, p):
+    """Room for a single round."""
+    return 2 * p + packed_size(p) + work_size(n_actions, p)
+
+
 @spliced
-def single_round(spec, sums, fit, predicted, error_cov):
+def single_round(spec, sums, fit, predicted, error_cov, room):
     """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or its best linear predictor; the
-    packed error covariance; and scratch room."""
-    n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
+    packed error covariance; and scratch room. All of them lie in `room`."""
+    d, intercept = predicted.size, spec[INTERCEPT]
     p = d + intercept
-    room = np.empty(2 * p + work_size(n, p))
-    z, seen, work = room[:p], room[:p], room[2 * p :]
-    z[0] = 1.0
+    size = packed_size(p)
+    z, seen, error, work = part(room, 0, p), part(room, 0, p), part(room, 2 * p, size), part(room, 2 * p + size, room.size - 2 * p - size)
+    k = 0
+    if intercept:
+        z[0] = 1.0
+        for k in range(p):
+            error[k] = 0.0
+        k = p
     for i in range(d):
         z[intercept + i] = predicted[i]
-    error = pack_errors(error_cov.reshape(1, d, d), intercept)[0]
+        for j in range(i, d):
+            error[k] = error_cov[i, j]
+            k += 1
     if spec[ACTS_ON] != PREDICTED:
-        seen = room[p : 2 * p]
+        seen = part(room, p, p)
         calibrate(spec, sums, fit, z, error, seen, work)
     return z, seen, error, work
 
 
-@spliced
-def propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
-    """The action probabilities of one round; theta is the oracles' own."""
-    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, _, work = single_round(spec, sums, fit, predicted, error_cov)
-    propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
-
-
 @jit
 def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
-    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
-
-
-@jit
-def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, last_error_cov, allowed, floor, exploring, theta, seed, number, out):
-    """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance), the luck, and whether
-    the covariance is the last one, which was found to be good."""
-    if not acceptable(predicted):
-        return -1, 0.0, False
-    same = equal(error_cov, last_error_cov)
-    if not same and not is_covariance(error_cov, np.empty(packed_size(predicted.size) + 2 * predicted.size)):
-        return -2, 0.0, False
-    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
-    u, luck = uniform_pair(seed, 0, 0, number, LIVE)
-    return draw(out, u), luck, same
+    """The action probabilities of one round; theta is the oracles' own."""
+    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
+    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
+    z, seen, _, work = single_round(spec, sums, fit, predicted, error_cov, room)
+    propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
 @jit
@@ -1785,7 +1776,8 @@ def learn_one(
 ):
     correcting = extra[LEARNED] + 1.0 >= correct_from
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, error, work = single_round(spec, sums, fit, predicted, error_cov)
+    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
+    z, seen, error, work = single_round(spec, sums, fit, predicted, error_cov, room)
     learn(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work)
 
 
@@ -1793,6 +1785,69 @@ def learn_one(
 def refit_now(spec, tuning, correcting, sums, fit, p):
     work = np.empty(work_size(spec[N_ACTIONS], p))
     refit_arms(spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work)
+
+
+# ---- live rounds: the same with all but the round itself on a desk ----------------------------------------------------------
+
+
+@spliced
+def on_desk(desk, head, place):
+    """The part of a desk that begins at a place."""
+    return part(desk, head[place], head[place + 1] - head[place])
+
+
+@jit
+def decide_live(desk, predicted, error_cov, allowed, number, out):
+    """A live decision: check, propose, draw. Returns the action, its probability, the luck, and how often the error covariance has changed:
+    one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
+    head = borrowed(desk.view(np.int64))
+    room, last = on_desk(desk, head, ROOM_AT), on_desk(desk, head, ERROR_COV_AT)
+    if not acceptable(predicted):
+        return -1, 0.0, 0.0, -1
+    if not is_written(error_cov, last):
+        if not is_covariance(error_cov, room):
+            return -1, 0.0, 0.0, -1
+        write_out(error_cov, last)
+        head[CHANGES] += 1
+    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
+    tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[FLOOR_AT]]
+    theta = on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size)
+    z, seen, _, work = single_round(head, sums, fit, predicted, error_cov, room)
+    propose(head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
+    u, luck = uniform_pair(head[SEED], 0, 0, number, LIVE)
+    action = draw(out, u)
+    return action, out[action], luck, head[CHANGES]
+
+
+@jit
+def learn_live(desk, predicted, error_cov, allowed, action, propensity, reward, luck):
+    """Take in the reward of a live decision."""
+    head = borrowed(desk.view(np.int64))
+    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
+    tuning, stabilizer, room = on_desk(desk, head, TUNING_AT), on_desk(desk, head, STABILIZER_AT), on_desk(desk, head, ROOM_AT)
+    refit, correcting = head[REFIT] != 0, extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
+    z, seen, error, work = single_round(head, sums, fit, predicted, error_cov, room)
+    learn(head, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work)
+
+
+@spliced
+def is_written(matrix, flat):
+    """Whether `flat` has the entries of a matrix, row by row (false where there is a NaN)."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(d):
+            if matrix[i, j] != flat[i * d + j]:
+                return False
+    return True
+
+
+@spliced
+def write_out(matrix, flat):
+    """The entries of a matrix, row by row."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(d):
+            flat[i * d + j] = matrix[i, j]
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
