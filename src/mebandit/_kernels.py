@@ -29,9 +29,10 @@ READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
 
 # A learner's desk, one array of 64-bit words: the columns of `spec`, further integers (CHANGES counts those of the error covariance), where
 # each part begins and the last one ends; then the parts.
-SEED, WARMUP, CORRECT_FROM, REFIT, CHANGES = 10, 11, 12, 13, 14
-SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, FLOOR_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 15, 16, 17, 18, 19, 20, 21, 22, 23
+SEED, WARMUP, CORRECT_FROM, CHANGES = 10, 11, 12, 13
+SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, PLAN_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 14, 15, 16, 17, 18, 19, 20, 21, 22
 DESK_HEAD = ROOM_AT + 2
+FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision, and of the next reward
 
 # The columns of `tuning`, the real numbers of a recipe.
 RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
@@ -1810,7 +1811,7 @@ def decide_live(desk, predicted, error_cov, allowed, number, out):
         write_out(error_cov, last)
         head[CHANGES] += 1
     sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
-    tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[FLOOR_AT]]
+    tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[PLAN_AT] + FLOOR]
     theta = on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size)
     z, seen, _, work = single_round(head, sums, fit, predicted, error_cov, room)
     propose(head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
@@ -1825,7 +1826,7 @@ def learn_live(desk, predicted, error_cov, allowed, action, propensity, reward, 
     head = borrowed(desk.view(np.int64))
     sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
     tuning, stabilizer, room = on_desk(desk, head, TUNING_AT), on_desk(desk, head, STABILIZER_AT), on_desk(desk, head, ROOM_AT)
-    refit, correcting = head[REFIT] != 0, extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
+    refit, correcting = desk[head[PLAN_AT] + REFIT] != 0.0, extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
     z, seen, error, work = single_round(head, sums, fit, predicted, error_cov, room)
     learn(head, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work)
 

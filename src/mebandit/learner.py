@@ -110,12 +110,16 @@ class Learner:
             pending = self._waiting(decision)
         observation, known = pending
         r = reward if type(reward) is float and abs(reward) <= LARGEST else _reward(reward)
-        if self._journal is not None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
-            state = self.policy.update(self._state, Round(observation, known.action, known.propensities, r))
-            self._journal.reward(known.id, r)
-            self._state = state
-        else:
+        if self._journal is None:
             self._take_in(observation, known, r)
+        elif self._desk is None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
+            state = self.policy.update(self._held, Round(observation, known.action, known.propensities, r))
+            self._journal.reward(known.id, r)
+            self._held = state
+        else:
+            with self._desk.whole():
+                self._desk.learn(observation, known, r)
+                self._journal.reward(known.id, r)
         del self._pending[known.id]
         self.learned += 1
 

@@ -3,11 +3,15 @@
 A desk is one array, since passing an array to compiled code takes some 60 ns, and a small policy's whole decision there about 200.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
 import numpy as np
 
 from mebandit import _kernels, checks
 from mebandit.policies.linear import LinearPolicy
-from mebandit.values import Booleans, Decision, Floats, Integers, LinearState, Observation, Pending
+from mebandit.values import Booleans, Decision, Floats, LinearState, Observation, Pending
 
 new = tuple.__new__
 """makes a NamedTuple of a tuple in half the time that its class takes to be called"""
@@ -23,10 +27,11 @@ class Desk:
         floor = 0.0 if callable(policy.floor) else policy.floor_at(1)
         stabilizer = np.zeros(n_actions) if callable(policy.stabilizer) else policy.stabilizer_at(1)
         room = np.zeros(_kernels.room_size(n_actions, policy.n_features))
-        parts = [*state, policy.tuning, np.array([floor]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
-        places = np.cumsum([_kernels.DESK_HEAD, *(part.size for part in parts)])
+        parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
+        places = np.cumsum([_kernels.DESK_HEAD, *(part.size for part in parts)]).tolist()
         self.words = np.concatenate([np.zeros(_kernels.DESK_HEAD), *(part.ravel() for part in parts)])
-        self._head[:] = [*policy.spec, seed, policy.warmup, policy.correct_from, True, 0, *places]
+        self.words.view(np.int64)[: _kernels.DESK_HEAD] = [*policy.spec, seed, policy.warmup, policy.correct_from, 0, *places]
+        self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
         self._shapes = [part.shape for part in state]
         self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
         """whether no schedule has to be asked"""
@@ -34,17 +39,10 @@ class Desk:
         """the error covariance of the last decision, found to be one (mostly the next comes with the same), and which one that is"""
 
     @property
-    def _head(self) -> Integers:
-        return self.words.view(np.int64)[: _kernels.DESK_HEAD]
-
-    def _part(self, place: int) -> Floats:
-        begin, end = self._head[place : place + 2]
-        return self.words[begin:end]
-
-    @property
     def state(self) -> LinearState:
         """The policy's state, not copied."""
-        return LinearState(*(self._part(_kernels.SUMS_AT + i).reshape(shape) for i, shape in enumerate(self._shapes)))
+        places = self._sums, self._fit, self._extra
+        return LinearState(*(self.words[place].reshape(shape) for place, shape in zip(places, self._shapes, strict=True)))
 
     @state.setter
     def state(self, state: LinearState) -> None:
@@ -54,7 +52,7 @@ class Desk:
     def decide(self, x: Floats, s: Floats, allowed: Booleans, number: int) -> Pending:
         """One call into the compiled code, which also checks the numbers."""
         if not self._steady:
-            self._part(_kernels.FLOOR_AT)[:] = self.policy.floor_at(number)
+            self.words[self._plan.start + _kernels.FLOOR] = self.policy.floor_at(number)
         pi = np.empty(self._n_actions)
         action, propensity, luck, changes = _kernels.decide_live(self.words, x, s, allowed, number, pi)
         if changes != self._changes:
@@ -77,7 +75,17 @@ class Desk:
             self._ask_schedules(time)
         _kernels.learn_live(self.words, x, s, allowed, decision.action, decision.propensity, reward, luck)
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Do what is inside as a whole: where it fails, the desk is as it was before."""
+        before, self.words = self.words, self.words.copy()
+        try:
+            yield
+        except BaseException:
+            self.words = before
+            raise
+
     def _ask_schedules(self, time: int) -> None:
-        policy, learned = self.policy, int(self._part(_kernels.EXTRA_AT)[_kernels.LEARNED])
-        self._part(_kernels.STABILIZER_AT)[:] = policy.stabilizer_at(time)
-        self._head[_kernels.REFIT] = policy.refits_every_round or policy.refits_after(learned + 1)
+        policy, learned = self.policy, int(self.words[self._extra.start + _kernels.LEARNED])
+        self.words[self._stabilizer] = policy.stabilizer_at(time)
+        self.words[self._plan.start + _kernels.REFIT] = policy.refits_every_round or policy.refits_after(learned + 1)
