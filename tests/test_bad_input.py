@@ -12,6 +12,7 @@ import pytest
 import mebandit as mb
 from mebandit import states
 from mebandit.environments import Gaussian, HeartSteps
+from mebandit.policies import Policy
 
 NAN, INF = float("nan"), float("inf")
 GOOD: dict[str, Any] = {
@@ -73,8 +74,8 @@ def assert_one_sentence(error: BaseException, names: str) -> None:
     assert re.match(rf"^.*{names}.* must .+; got .+\.", text), text
 
 
-def learner_with_history() -> mb.Learner:
-    learner = mb.Learner(mb.meb(2, 2), seed=1)
+def learner_with_history(policy: Policy | None = None) -> mb.Learner:
+    learner = mb.Learner(policy or mb.meb(2, 2), seed=1)
     learner.learn(learner.decide([1.0, 2.0], 0.1), 1.0)
     learner.decide([0.3, 0.1], 0.1)
     return learner
@@ -100,11 +101,9 @@ LIVE: list[tuple[str, Callable[[mb.Learner], object]]] = [
 @pytest.mark.parametrize(("names", "call"), LIVE)
 @pytest.mark.parametrize("own_class", [False, True])
 def test_a_refused_live_call_changes_nothing(names: str, call: Callable[[mb.Learner], object], own_class: bool) -> None:
-    learner = learner_with_history()
-    if own_class:
-        from tests.test_policies import Stepwise
+    from tests.test_policies import Stepwise
 
-        learner.policy = Stepwise(mb.meb(2, 2))
+    learner = learner_with_history(Stepwise(mb.meb(2, 2)) if own_class else None)
     before = states.copied(learner.state), learner.decided, learner.learned, learner.pending
     with pytest.raises(mb.InvalidInput) as caught:
         call(learner)

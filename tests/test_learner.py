@@ -1,5 +1,6 @@
 """The live learner: any order of rewards, nothing lost, nothing changed by a refused call."""
 
+import copy
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
-from mebandit import states
+from mebandit import _kernels, states
 from mebandit.policies import LinearPolicy
 from mebandit.values import Observation, Round
 from tests import reference
@@ -55,6 +56,82 @@ def test_the_learner_is_the_policys_fold(make: Any) -> None:
         learner.learn(decision, reward)
         state = policy.update(state, Round(observation, decision.action, decision.propensities, reward))
         assert states.same(learner.state, state)
+
+
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "floor": {"floor": mb.schedules.Power(-0.5, 0.3)},
+    "refits": {"refit": 4},
+    "stabilizer": {"stabilizer": lambda t: [1.0, 1.0 + t % 3, 2.0]},
+    "first rounds": {"warmup": 5, "correct_from": 9, "intercept": True},
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("make", [mb.meb, mb.meb_dr, mb.lin_ucb, mb.oracle, mb.robust_ucb])
+def test_a_desk_changes_nothing(make: Any, schedule: str) -> None:
+    """A policy that is at work on a desk decides and learns as it does step by step, whatever the order of the rewards."""
+    from tests.test_policies import Stepwise
+
+    needs: dict[Any, dict[str, Any]] = {mb.oracle: {"theta": np.eye(3)}, mb.robust_ucb: {"horizon": 50}}
+    options = SCHEDULES[schedule] | needs.get(make, {})
+    if make is mb.meb_dr:
+        options = {name: option for name, option in options.items() if name not in ("stabilizer", "correct_from")}
+    policy, rng = make(3, 3, **options), np.random.default_rng(3)
+    learners = [mb.Learner(policy, seed=2**40), mb.Learner(Stepwise(policy), seed=2**40)]
+    waiting: list[int] = []
+    for t in range(60):
+        x, s = rng.exponential(size=3), (0.1 + t // 7 % 3) * np.array([[0.3, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.0]])
+        allowed = None if t % 4 else [0, 2]
+        one, two = (learner.decide(x, s, allowed=allowed) for learner in learners)
+        assert one[:3] == two[:3]
+        assert one.propensities.tolist() == two.propensities.tolist()
+        assert states.same(*(learner._pending[one.id][0] for learner in learners))
+        waiting.append(one.id)
+        while len(waiting) > t % 3:
+            number = waiting.pop(int(rng.integers(len(waiting))))
+            for learner in learners:
+                learner.learn(number, float(np.sin(number) + x[0]))
+        assert states.same(learners[0].state, learners[1].state)
+
+
+def test_a_copied_learner_goes_on_by_itself() -> None:
+    learner = mb.Learner(mb.meb(2, 2), seed=1)
+    for decision in drive(learner, 20):
+        learner.learn(decision, reward_of(decision))
+    before, twin = learner.state, copy.deepcopy(learner)
+    assert states.same(twin.state, before)
+    for decision in drive(twin, 20, seed=5):
+        twin.learn(decision, reward_of(decision))
+    assert states.same(learner.state, before)
+    for decision in drive(learner, 20, seed=5):
+        learner.learn(decision, reward_of(decision))
+    assert states.same(twin.state, learner.state)
+    assert not states.same(twin.state, before)
+
+
+def test_no_array_makes_the_compiler_start_again() -> None:
+    """Of whatever layout and type: what the compiler would take for another type is copied first."""
+    learner, s = mb.Learner(mb.meb(2, 2), seed=1), np.array([[0.5, 0.1], [0.1, 0.3]])
+    expected = learner.decide(np.array([0.25, 1.0]), s).propensities
+    known = len(_kernels.decide_live.signatures), len(_kernels.learn_live.signatures)
+    fixed, fixed_s, odd = np.array([0.25, 1.0]), s.copy(), np.empty(17, dtype=np.uint8)[1:].view(np.float64)
+    odd[:] = fixed
+    for array in (fixed, fixed_s):
+        array.setflags(write=False)
+    for x in (
+        fixed,
+        odd,
+        np.array([0.25, 9.0, 1.0, 9.0])[::2],
+        np.array([0.25, 1.0], dtype=np.float32),
+        np.array([0.25, 1.0], dtype=">f8"),
+        [0.25, 1.0],
+    ):
+        for error_cov in (fixed_s, np.asfortranarray(s), s[::-1, ::-1][::-1, ::-1], s.tolist()):
+            decision = learner.decide(x, error_cov)
+            assert decision.propensities.tolist() == expected.tolist()
+            learner.learn(decision, 0.0)
+    assert (len(_kernels.decide_live.signatures), len(_kernels.learn_live.signatures)) == known
 
 
 def test_actions_are_drawn_with_the_probabilities_reported() -> None:

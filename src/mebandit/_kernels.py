@@ -27,6 +27,13 @@ GUARD_AUTO, GUARD_ALWAYS, GUARD_NEVER = 0, 1, 2
 PREDICTED, BLP, EW_BLP, CHOSEN_BLP = 0, 1, 2, 3
 READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
 
+# A learner's desk, one array of 64-bit words: the columns of `spec`, further integers (CHANGES counts those of the error covariance), where
+# each part begins and the last one ends; then the parts.
+SEED, WARMUP, CORRECT_FROM, CHANGES = 11, 12, 13, 14
+SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, PLAN_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 15, 16, 17, 18, 19, 20, 21, 22, 23
+DESK_HEAD = ROOM_AT + 2
+FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision, and of the next reward
+
 # The columns of `tuning`, the real numbers of a recipe.
 RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
 
@@ -1623,13 +1630,10 @@ def draw(probabilities, u):
 
 
 @spliced
-def learn(
-    spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck, refit, correcting, work, aside
-):
-    """One learned round: add it to the sums and, when a refit is due, solve again."""
-    take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+def refit_due(spec, tuning, refit, correcting, sums, fit, p, work, aside):
+    """Solve again after a round was taken in, when that is due."""
     if refit and spec[RULE] <= ROBUST:
-        refit_all(spec, tuning, correcting, sums, fit, z.size, work, aside)
+        refit_all(spec, tuning, correcting, sums, fit, p, work, aside)
 
 
 @spliced
@@ -1762,16 +1766,6 @@ def acceptable(x):
     return True
 
 
-@spliced
-def equal(a, b):
-    """Whether two matrices of one shape have the same entries (false where there is a NaN)."""
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            if a[i, j] != b[i, j]:
-                return False
-    return True
-
-
 @jit
 def is_covariance(s, work):
     """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
@@ -1793,7 +1787,7 @@ def is_covariance(s, work):
     return factor_once(work, d, part(work, k, 2 * d))
 
 
-# ---- single rounds: the faces of `propose`, `learn` and `refit_all` for use from Python ------------------------------------
+# ---- single rounds: the faces of `propose`, `take_in` and `refit_due` for use from Python ------------------------------------
 
 
 @jit
@@ -1808,49 +1802,45 @@ def aside_size(p):
     return 3 * p + 4 * packed_size(p) + p * (p + 1)
 
 
+@jit
+def room_size(n_actions, p):
+    """Room for a single round."""
+    return 2 * p + packed_size(p) + work_size(n_actions, p) + aside_size(p)
+
+
 @spliced
-def single_round(spec, sums, fit, predicted, error_cov):
+def single_round(spec, sums, fit, predicted, error_cov, room):
     """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or its best linear predictor; the
-    packed error covariance; and scratch room."""
-    n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
+    packed error covariance; and scratch room. All of them lie in `room`."""
+    d, intercept = predicted.size, spec[INTERCEPT]
     p = d + intercept
-    room = np.empty(2 * p + work_size(n, p) + aside_size(p))
-    z, seen, work, aside = room[:p], room[:p], room[2 * p : 2 * p + work_size(n, p)], room[2 * p + work_size(n, p) :]
-    z[0] = 1.0
+    size, n_work = packed_size(p), work_size(spec[N_ACTIONS], p)
+    z, seen, error, at = part(room, 0, p), part(room, 0, p), part(room, 2 * p, size), 2 * p + size
+    work, aside = part(room, at, n_work), part(room, at + n_work, aside_size(p))
+    k = 0
+    if intercept:
+        z[0] = 1.0
+        for k in range(p):
+            error[k] = 0.0
+        k = p
     for i in range(d):
         z[intercept + i] = predicted[i]
-    error = pack_errors(error_cov.reshape(1, d, d), intercept)[0]
+        for j in range(i, d):
+            error[k] = error_cov[i, j]
+            k += 1
     if spec[ACTS_ON] != PREDICTED:
-        seen = room[p : 2 * p]
+        seen = part(room, p, p)
         calibrate(spec, sums, fit, z, error, seen, work)
     return z, seen, error, work, aside
 
 
-@spliced
-def propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
-    """The action probabilities of one round; theta is the oracles' own."""
-    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, _, work, _ = single_round(spec, sums, fit, predicted, error_cov)
-    propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
-
-
 @jit
 def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
-    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
-
-
-@jit
-def decide_one(spec, tuning, sums, fit, extra, predicted, error_cov, last_error_cov, allowed, floor, exploring, theta, seed, number, out):
-    """A live decision: check, propose, draw. Returns the action (-1 for a bad prediction, -2 for a bad covariance), the luck, and whether
-    the covariance is the last one, which was found to be good."""
-    if not acceptable(predicted):
-        return -1, 0.0, False
-    same = equal(error_cov, last_error_cov)
-    if not same and not is_covariance(error_cov, np.empty(packed_size(predicted.size) + 2 * predicted.size)):
-        return -2, 0.0, False
-    propose_single(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out)
-    u, luck = uniform_pair(seed, 0, 0, number, LIVE)
-    return draw(out, u), luck, same
+    """The action probabilities of one round; theta is the oracles' own."""
+    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
+    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
+    z, seen, _, work, _ = single_round(spec, sums, fit, predicted, error_cov, room)
+    propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
 @jit
@@ -1859,33 +1849,80 @@ def learn_one(
 ):
     correcting = extra[LEARNED] + 1.0 >= correct_from
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    z, seen, error, work, aside = single_round(spec, sums, fit, predicted, error_cov)
-    learn(
-        spec,
-        tuning,
-        stabilizer,
-        sums,
-        fit,
-        extra,
-        z,
-        seen,
-        error,
-        allowed,
-        action,
-        propensity,
-        reward,
-        luck,
-        refit,
-        correcting,
-        work,
-        aside,
-    )
+    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
+    z, seen, error, work, aside = single_round(spec, sums, fit, predicted, error_cov, room)
+    take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+    refit_due(spec, tuning, refit, correcting, sums, fit, z.size, work, aside)
 
 
 @jit
 def refit_now(spec, tuning, correcting, sums, fit, p):
     work, aside = np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p))
     refit_all(spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work, aside)
+
+
+# ---- live rounds: the same with all but the round itself on a desk ----------------------------------------------------------
+
+
+@spliced
+def on_desk(desk, head, place):
+    """The part of a desk that begins at a place."""
+    return part(desk, head[place], head[place + 1] - head[place])
+
+
+@jit
+def decide_live(desk, predicted, error_cov, allowed, number, out):
+    """A live decision: check, propose, draw. Returns the action, its probability, the luck, and how often the error covariance has changed:
+    one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
+    head = borrowed(desk.view(np.int64))
+    room, last = on_desk(desk, head, ROOM_AT), on_desk(desk, head, ERROR_COV_AT)
+    if not acceptable(predicted):
+        return -1, 0.0, 0.0, -1
+    if not is_written(error_cov, last):
+        if not is_covariance(error_cov, room):
+            return -1, 0.0, 0.0, -1
+        write_out(error_cov, last)
+        head[CHANGES] += 1
+    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
+    tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[PLAN_AT] + FLOOR]
+    theta = on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size)
+    z, seen, _, work, _ = single_round(head, sums, fit, predicted, error_cov, room)
+    propose(head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
+    u, luck = uniform_pair(head[SEED], 0, 0, number, LIVE)
+    action = draw(out, u)
+    return action, out[action], luck, head[CHANGES]
+
+
+@jit
+def learn_live(desk, predicted, error_cov, allowed, action, propensity, reward, luck):
+    """Take in the reward of a live decision."""
+    head = borrowed(desk.view(np.int64))
+    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
+    tuning, stabilizer, room = on_desk(desk, head, TUNING_AT), on_desk(desk, head, STABILIZER_AT), on_desk(desk, head, ROOM_AT)
+    refit, correcting = desk[head[PLAN_AT] + REFIT] != 0.0, extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
+    z, seen, error, work, aside = single_round(head, sums, fit, predicted, error_cov, room)
+    take_in(head, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+    refit_due(head, tuning, refit, correcting, sums, fit, z.size, work, aside)
+
+
+@spliced
+def is_written(matrix, flat):
+    """Whether `flat` has the entries of a matrix, row by row (false where there is a NaN)."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(d):
+            if matrix[i, j] != flat[i * d + j]:
+                return False
+    return True
+
+
+@spliced
+def write_out(matrix, flat):
+    """The entries of a matrix, row by row."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(d):
+            flat[i * d + j] = matrix[i, j]
 
 
 # ---- the world ---------------------------------------------------------------------------------------------------------
@@ -2139,26 +2176,8 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
             write_round(written, b, predicted, out, action, reward)
         propensity, stabilizer = out[action], item(plan.stabilizer, entry(b, plan.stabilizer.shape[0]))
         refit, correcting = plan.refit[b], plan.correcting[b]
-        learn(
-            spec,
-            tuning,
-            stabilizer,
-            sums,
-            fit,
-            extra,
-            z,
-            seen,
-            error,
-            allowed,
-            action,
-            propensity,
-            reward,
-            tape.luck[b],
-            refit,
-            correcting,
-            work,
-            aside,
-        )
+        take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, tape.luck[b])
+        refit_due(spec, tuning, refit, correcting, sums, fit, p, work, aside)
         if refit:
             for a in range(n_actions):
                 totals[3] += fit[(shown + a) * width + report] == GUARDED

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +16,11 @@ from mebandit.files import write_whole
 from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events, read_header
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import advance, label
+from mebandit.policies.desk import Desk
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 FORMAT, VERSION = "mebandit-learner", 1
-FLOAT = np.dtype(np.float64)
+FLOAT, LARGEST = np.dtype(np.float64), _kernels.LARGEST
 
 
 class Learner:
@@ -47,13 +48,12 @@ class Learner:
         """rewards learned from so far"""
         self.origins: tuple[str, ...] = (token_hex(8),)
         """the histories that its memory is made of, each under a random name, so that none is counted twice"""
-        self._state: State = policy.init()
+        self._desk = Desk(policy, self.seed) if type(policy) is LinearPolicy else None
+        self._held: State = policy.init() if self._desk is None else None
         self._pending: dict[int, Pending] = {}
         self._journal: Journal | None = None
         self._everything = np.ones(policy.n_actions, dtype=np.bool_)
         self._x_shape, self._s_shape = (policy.dim,), (policy.dim, policy.dim)
-        self._error_cov = np.full(self._s_shape, np.nan)
-        """the error covariance of the last decision, found to be one: mostly the next decision comes with the same"""
         if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
@@ -82,77 +82,53 @@ class Learner:
         error_cov may also be a number (times the identity) or a vector (a diagonal). `allowed` restricts the round to some actions, as a
         list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
         """
-        policy = self.policy
-        x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape)
-        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, policy.dim)
-        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, policy.n_actions)
+        x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
+        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self.policy.dim).copy()
+        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
         number = self.decided + 1
-        if type(policy) is LinearPolicy:
-            observation, action, pi = self._decide_compiled(policy, x, s, mask, number)
-        else:
-            observation, action, pi = self._decide_stepwise(x, s, mask, number)
-        pi.setflags(write=False)
-        decision = Decision(number, action, float(pi[action]), pi)
+        pending = self._decide_stepwise(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
         if self._journal is not None:
-            self._journal.decision((observation, decision))
-        self._pending[number] = observation, decision
+            self._journal.decision(pending)
+        self._pending[number] = pending
         self.decided = number
-        return decision
+        return pending[1]
 
-    def _decide_compiled(self, policy: LinearPolicy, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
-        """One call into the compiled code, which also checks the numbers; the sentences are those of `checks`."""
-        state, pi = self._state, np.empty(policy.n_actions)
-        action, luck, known = _kernels.decide_one(
-            policy.spec,
-            policy.tuning,
-            state.sums,
-            state.fit,
-            state.extra,
-            x,
-            s,
-            self._error_cov,
-            mask,
-            policy.floor_at(number),
-            number <= policy.warmup,
-            policy.theta_known,
-            self.seed,
-            number,
-            pi,
-        )
-        if action < 0:
-            checks.floats("predicted", x, self._x_shape)
-            checks.covariance("error_cov", s, policy.dim)
-        if not known:
-            self._error_cov = s.copy()
-        return Observation(x.copy(), self._error_cov, mask, number, luck), action, pi
-
-    def _decide_stepwise(self, x: Any, s: Any, mask: Booleans, number: int) -> tuple[Observation, int, Floats]:
+    def _decide_stepwise(self, x: Floats, s: Floats, mask: Booleans, number: int) -> Pending:
         x = checks.floats("predicted", x, (self.policy.dim,)).copy()
         s = checks.covariance("error_cov", s, self.policy.dim).copy()
         u, luck = _kernels.uniform_pair(self.seed, 0, 0, number, _kernels.LIVE)
         observation = Observation(x, s, mask, number, luck)
         pi = checks.probabilities("propensities", self.policy.propensities(self._state, observation), mask).copy()
-        return observation, _kernels.draw(pi, u), pi
+        pi.setflags(write=False)
+        action = _kernels.draw(pi, u)
+        return observation, Decision(number, action, float(pi[action]), pi)
 
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
-        observation, known = self._waiting(decision)
-        r = _reward(reward)
-        if self._journal is not None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
-            state = self.policy.update(self._state, Round(observation, known.action, known.propensities, r))
-            self._journal.reward(known.id, r)
-            self._state = state
-        else:
+        pending = self._pending.get(decision.id) if type(decision) is Decision else None
+        if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
+            pending = self._waiting(decision)
+        observation, known = pending
+        r = reward if type(reward) is float and abs(reward) <= LARGEST else _reward(reward)
+        if self._journal is None:
             self._take_in(observation, known, r)
+        elif self._desk is None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
+            state = self.policy.update(self._held, Round(observation, known.action, known.propensities, r))
+            self._journal.reward(known.id, r)
+            self._held = state
+        else:
+            with self._desk.whole():
+                self._desk.learn(observation, known, r)
+                self._journal.reward(known.id, r)
         del self._pending[known.id]
         self.learned += 1
 
     def _take_in(self, observation: Observation, decision: Decision, reward: float) -> None:
         """Move the state on by one finished round, in place where the policy can."""
-        if type(self.policy) is LinearPolicy:
-            self.policy.take_in(self._state, observation, decision.action, decision.propensity, reward)
+        if self._desk is not None:
+            self._desk.learn(observation, decision, reward)
         else:
-            self._state = advance(self.policy, self._state, Round(observation, decision.action, decision.propensities, reward))
+            self._held = advance(self.policy, self._held, Round(observation, decision.action, decision.propensities, reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
@@ -183,6 +159,18 @@ class Learner:
     def pending(self) -> tuple[int, ...]:
         """The ids of the decisions that wait for their reward."""
         return tuple(self._pending)
+
+    @property
+    def _state(self) -> State:
+        """The policy's state, on the desk where there is one."""
+        return self._held if self._desk is None else self._desk.state
+
+    @_state.setter
+    def _state(self, state: State) -> None:
+        if self._desk is not None:
+            self._desk.state = state
+        else:
+            self._held = state
 
     @property
     def state(self) -> State:
@@ -253,9 +241,10 @@ class Learner:
         body = _read_sealed(Path(path))
         found: Policy = settings.policy_from(body["policy"], policy, path)
         learner = cls(found, seed=body["seed"])
-        learner._state = states.from_plain(body["state"], learner._state)
-        if type(found) is LinearPolicy and not states.alike(learner._state, found.init()):
+        state = states.from_plain(body["state"], learner._state)
+        if type(found) is LinearPolicy and not states.alike(state, learner._state):
             raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
+        learner._state = state
         learner.decided, learner.learned = body["decided"], body["learned"]
         learner.origins = tuple(body.get("origins", learner.origins))
         waiting = (decision_from_plain(data, found.n_actions, found.dim) for data in body["pending"])
@@ -298,18 +287,17 @@ class Learner:
             del self._pending[self._waiting(event["forget"])[1].id]
 
 
-def _is_array(value: object, shape: tuple[int, ...]) -> bool:
-    """Whether a value can go to the compiled code as it is; its numbers are checked there."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape and value.flags.c_contiguous
+def _is_array(value: object, shape: tuple[int, ...]) -> TypeGuard[Floats]:
+    """Whether a value can go to the compiled code as it is, where its numbers are checked. Not if it is read-only: to the compiler that is
+    another type, for which all would be compiled again."""
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape and value.flags.carray
 
 
 def _reward(value: Any) -> float:
     """A reward as a number of usable size."""
-    if type(value) is float and -_kernels.LARGEST <= value <= _kernels.LARGEST:
-        return value
     if isinstance(value, (bool, np.bool_)):
         return float(value)
-    return checks.number("reward", value, f"be a finite number of at most {_kernels.LARGEST:g} in size")
+    return checks.number("reward", value, f"be a finite number of at most {LARGEST:g} in size")
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:

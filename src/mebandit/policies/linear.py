@@ -264,31 +264,25 @@ class LinearPolicy:
 
     def advance(self, state: LinearState, round: Round) -> LinearState:
         """`update` in place."""
-        observation, action, propensities, reward = round
-        self.take_in(state, observation, action, float(propensities[action]), reward)
-        return state
-
-    def take_in(self, state: LinearState, observation: Observation, action: int, propensity: float, reward: float) -> None:
-        """`advance` with the parts of a round, of whose probabilities only that of the action taken is read."""
-        predicted, error_cov, allowed, time, luck = observation
-        sums, fit, extra = state
+        (predicted, error_cov, allowed, time, luck), action, propensities, reward = round
         _kernels.learn_one(
             self.spec,
             self.tuning,
             self.stabilizer_at(time),
-            sums,
-            fit,
-            extra,
+            state.sums,
+            state.fit,
+            state.extra,
             predicted,
             error_cov,
             allowed,
             action,
-            propensity,
+            float(propensities[action]),
             reward,
             luck,
-            self.refits_every_round or self.refits_after(int(extra[_kernels.LEARNED]) + 1),
+            self.refits_every_round or self.refits_after(int(state.extra[_kernels.LEARNED]) + 1),
             self.correct_from,
         )
+        return state
 
     def merge(self, first: LinearState, second: LinearState) -> LinearState:
         """The state that knows both sets of rounds: sums and counts add; θ is solved for again."""

@@ -1,0 +1,91 @@
+"""A linear policy in live use: its state, and all else that its rounds read and write, on one desk.
+
+A desk is one array, since passing an array to compiled code takes some 60 ns, and a small policy's whole decision there about 200.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+
+from mebandit import _kernels, checks
+from mebandit.policies.linear import LinearPolicy
+from mebandit.values import Booleans, Decision, Floats, LinearState, Observation, Pending
+
+new = tuple.__new__
+"""makes a NamedTuple of a tuple in half the time that its class takes to be called"""
+
+
+class Desk:
+    """The working memory of one learner. Its array is laid out as `_kernels` says; views of it are made when asked for, so that a copy of
+    a desk is one."""
+
+    def __init__(self, policy: LinearPolicy, seed: int) -> None:
+        self.policy, self._n_actions = policy, policy.n_actions
+        state, n_actions, dim = policy.init(), policy.n_actions, policy.dim
+        floor = 0.0 if callable(policy.floor) else policy.floor_at(1)
+        stabilizer = np.zeros(n_actions) if callable(policy.stabilizer) else policy.stabilizer_at(1)
+        room = np.zeros(_kernels.room_size(n_actions, policy.n_features))
+        parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
+        places = np.cumsum([_kernels.DESK_HEAD, *(part.size for part in parts)]).tolist()
+        self.words = np.concatenate([np.zeros(_kernels.DESK_HEAD), *(part.ravel() for part in parts)])
+        self.words.view(np.int64)[: _kernels.DESK_HEAD] = [*policy.spec, seed, policy.warmup, policy.correct_from, 0, *places]
+        self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
+        self._shapes = [part.shape for part in state]
+        self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
+        """whether no schedule has to be asked"""
+        self._error_cov, self._changes = np.full((dim, dim), np.nan), 0
+        """the error covariance of the last decision, found to be one (mostly the next comes with the same), and which one that is"""
+
+    @property
+    def state(self) -> LinearState:
+        """The policy's state, not copied."""
+        places = self._sums, self._fit, self._extra
+        return LinearState(*(self.words[place].reshape(shape) for place, shape in zip(places, self._shapes, strict=True)))
+
+    @state.setter
+    def state(self, state: LinearState) -> None:
+        for own, given in zip(self.state, state, strict=True):
+            own[...] = given
+
+    def decide(self, x: Floats, s: Floats, allowed: Booleans, number: int) -> Pending:
+        """One call into the compiled code, which also checks the numbers."""
+        if not self._steady:
+            self.words[self._plan.start + _kernels.FLOOR] = self.policy.floor_at(number)
+        pi = np.empty(self._n_actions)
+        action, propensity, luck, changes = _kernels.decide_live(self.words, x, s, allowed, number, pi)
+        if changes != self._changes:
+            self._look_at(x, s, action, changes)
+        pi.setflags(write=False)
+        observation = new(Observation, (x.copy(), self._error_cov, allowed, number, luck))
+        return observation, new(Decision, (number, action, propensity, pi))
+
+    def _look_at(self, x: Floats, s: Floats, action: int, changes: int) -> None:
+        """Keep a new error covariance, or refuse what the compiled code has found to be wrong, in the sentences of `checks`."""
+        if action < 0:
+            checks.floats("predicted", x, (self.policy.dim,))
+            checks.covariance("error_cov", s, self.policy.dim)
+        self._error_cov, self._changes = s.copy(), changes
+
+    def learn(self, observation: Observation, decision: Decision, reward: float) -> None:
+        """Take in the reward of a decision."""
+        x, s, allowed, time, luck = observation
+        if not self._steady:
+            self._ask_schedules(time)
+        _kernels.learn_live(self.words, x, s, allowed, decision.action, decision.propensity, reward, luck)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Do what is inside as a whole: where it fails, the desk is as it was before."""
+        before, self.words = self.words, self.words.copy()
+        try:
+            yield
+        except BaseException:
+            self.words = before
+            raise
+
+    def _ask_schedules(self, time: int) -> None:
+        policy, learned = self.policy, int(self.words[self._extra.start + _kernels.LEARNED])
+        self.words[self._stabilizer] = policy.stabilizer_at(time)
+        self.words[self._plan.start + _kernels.REFIT] = policy.refits_every_round or policy.refits_after(learned + 1)
