@@ -534,17 +534,25 @@ def fit_width(p):
 
 @jit
 def pack_errors(error_cov, intercept):
-    """Error covariances (C, d, d) as packed rows (C, size); zero for the intercept."""
-    n, d = error_cov.shape[0], error_cov.shape[1]
-    p = d + intercept
-    packed = np.zeros((n, packed_size(p)))
-    for c in range(n):
-        k = p if intercept else 0
-        for i in range(d):
-            for j in range(i, d):
-                packed[c, k] = error_cov[c, i, j]
-                k += 1
+    """Error covariances (C, d, d) as packed rows (C, size)."""
+    packed = np.empty((error_cov.shape[0], packed_size(error_cov.shape[1] + intercept)))
+    for c in range(error_cov.shape[0]):
+        write_packed(error_cov[c], intercept, packed[c])
     return packed
+
+
+@spliced
+def write_packed(error_cov, intercept, out):
+    """An error covariance, packed; zero for the intercept."""
+    d, k = error_cov.shape[0], 0
+    if intercept:
+        for k in range(d + 1):
+            out[k] = 0.0
+        k = d + 1
+    for i in range(d):
+        for j in range(i, d):
+            out[k] = error_cov[i, j]
+            k += 1
 
 
 @spliced
@@ -1817,17 +1825,10 @@ def single_round(spec, sums, fit, predicted, error_cov, room):
     size, n_work = packed_size(p), work_size(spec[N_ACTIONS], p)
     z, seen, error, at = part(room, 0, p), part(room, 0, p), part(room, 2 * p, size), 2 * p + size
     work, aside = part(room, at, n_work), part(room, at + n_work, aside_size(p))
-    k = 0
-    if intercept:
-        z[0] = 1.0
-        for k in range(p):
-            error[k] = 0.0
-        k = p
+    z[0] = 1.0
     for i in range(d):
         z[intercept + i] = predicted[i]
-        for j in range(i, d):
-            error[k] = error_cov[i, j]
-            k += 1
+    write_packed(error_cov, intercept, error)
     if spec[ACTS_ON] != PREDICTED:
         seen = part(room, p, p)
         calibrate(spec, sums, fit, z, error, seen, work)
