@@ -57,5 +57,6 @@ def as_markdown(sections: Sequence[Section], *, command: str, where: str, second
         f"Measured by `{command}` with mebandit {__version__} in {seconds:.0f} s, and written to this page by it. {where}",
         "Times are medians over turns, with the best turn in parentheses. The machine may be shared: compare ratios within a table, not "
         "times between runs.",
+        "Simulation on a graphics processor is measured by `python benchmarks/gpu.py`: [GPU.md](GPU.md).",
     ]
     return "\n\n".join([*head, *(section.as_markdown(".") for section in sections)]) + "\n"
