@@ -37,7 +37,9 @@ def test_uniforms_are_uniform_and_differ_by_every_key() -> None:
 
 
 def test_normal_quantile_agrees_with_scipy() -> None:
-    u = np.concatenate([np.linspace(1e-12, 1 - 1e-12, 5001), 10.0 ** -np.arange(2, 17), [0.5, 0.075, 0.925]])
+    borders = np.array([0.5 - kernels.CENTRAL, 0.5 + kernels.CENTRAL])
+    near = (borders[:, None] + np.linspace(-1e-3, 1e-3, 401)).ravel()
+    u = np.concatenate([np.linspace(1e-12, 1 - 1e-12, 5001), near, borders, 10.0 ** -np.arange(2, 17), [0.5]])
     ours = np.array([kernels.normal_quantile(v) for v in u])
     np.testing.assert_allclose(ours, special.ndtri(u), rtol=4e-15, atol=1e-15)
 

@@ -94,7 +94,13 @@ def compiling() -> Any:
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
     tools = {"jit": inlined, "spliced": inlined, "summing": called, "seldom": called}
     return SimpleNamespace(
-        **tools, part=part, item=item, borrowed=borrowed, reach=inlined(everywhere), same=inlined(alike), quotient=inlined(quotient)
+        **tools,
+        part=part,
+        item=item,
+        borrowed=borrowed,
+        reach=inlined(everywhere),
+        same=inlined(unseen_equality),
+        quotient=inlined(quotient),
     )
 
 
@@ -104,7 +110,7 @@ def everywhere(i, n):
     return 0, n
 
 
-def alike(i, j):
+def unseen_equality(i, j):
     """Whether i = j, in a way that the compiler does not see through before it has unrolled the loop over i: else it would take j for i
     again, and put the array back into memory."""
     return np.float64(i) == np.float64(j)
@@ -126,26 +132,26 @@ def plain() -> Any:
         return a / b
 
     tools = dict.fromkeys(("jit", "spliced", "summing", "seldom", "borrowed"), itself)
-    return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=alike, quotient=quotient)
+    return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=unseen_equality, quotient=quotient)
 
 
 def repeated(step, n, unrolled):
     """step(0, ...), ..., step(n - 1, ...): a loop, or one that is unrolled however long `step` is."""
     inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
-    before, last = (repeated(step, n - 1, True) if n > 1 else None), n - 1
+    if n == 1 or not unrolled:
 
-    def alone(*rest):
-        step(0, *rest)
+        def all_of_them(*rest):
+            for i in range(n):
+                step(i, *rest)
 
-    def after_others(*rest):
+        return inlined(all_of_them)
+    before, last = repeated(step, n - 1, True), n - 1
+
+    def and_the_last(*rest):
         before(*rest)
         step(last, *rest)
 
-    def in_turn(*rest):
-        for i in range(n):
-            step(i, *rest)
-
-    return inlined(alone if n == 1 else after_others if unrolled else in_turn)
+    return inlined(and_the_last)
 
 
 @cache
