@@ -137,21 +137,21 @@ def plain() -> Any:
 
 def repeated(step, n, unrolled):
     """step(0, ...), ..., step(n - 1, ...): a loop, or one that is unrolled however long `step` is."""
-    inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
-    if n == 1 or not unrolled:
+    before, last = (repeated(step, n - 1, True) if unrolled and n > 1 else None), n - 1
 
-        def all_of_them(*rest):
-            for i in range(n):
-                step(i, *rest)
+    def in_a_loop(*rest):
+        for i in range(n):
+            step(i, *rest)
 
-        return inlined(all_of_them)
-    before, last = repeated(step, n - 1, True), n - 1
+    def alone(*rest):
+        step(0, *rest)
 
-    def and_the_last(*rest):
+    def after_the_others(*rest):
         before(*rest)
         step(last, *rest)
 
-    return inlined(and_the_last)
+    inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
+    return inlined(in_a_loop if not unrolled else alone if n == 1 else after_the_others)
 
 
 @cache
