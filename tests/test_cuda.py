@@ -7,6 +7,8 @@ a real device.
 import os
 import subprocess
 import sys
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ import pytest
 import mebandit as mb
 from mebandit import cuda
 from mebandit.environments import Estimated, Gaussian, HeartSteps
+from mebandit.experiments.paper.table1 import cells_1a
+from mebandit.experiments.runner import run_cells
+from mebandit.progress import compiling_notice
 from mebandit.simulate import contest
 
 SIMULATED = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
@@ -80,9 +85,28 @@ def test_launches_in_pieces_change_nothing_and_report_progress() -> None:
     assert answer.stdout.strip() == "agreed", answer.stderr
 
 
-def test_without_a_device_cuda_says_so_and_auto_takes_the_processor() -> None:
+def skip_with_a_device() -> None:
     if cuda.missing() is None:
         pytest.skip("there is a CUDA device here")
+
+
+def test_a_refused_engine_leaves_no_folder(tmp_path: Path) -> None:
+    skip_with_a_device()
+    with pytest.raises(mb.MebanditError, match="engine must be 'cpu' or 'auto' on this machine"):
+        run_cells(cells_1a("published", replicates=1, seed=1, horizon=10), tmp_path / "out", engine="cuda")
+    assert not (tmp_path / "out").exists()
+
+
+def test_compiling_for_long_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with compiling_notice(lambda: False, True, "compiling something"):
+        sleep(1.5)
+    with compiling_notice(lambda: True, True, "compiling nothing"):
+        sleep(1.5)
+    assert capsys.readouterr().err == "mebandit: compiling something\n"
+
+
+def test_without_a_device_cuda_says_so_and_auto_takes_the_processor() -> None:
+    skip_with_a_device()
     settings: dict[str, Any] = {"horizon": 20, "replicates": 2, "progress": False}
     with pytest.raises(
         mb.MebanditError, match=r"engine must be 'cpu' or 'auto' on this machine; got 'cuda', but .* Install mebandit\[cuda\]"

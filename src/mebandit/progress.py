@@ -10,13 +10,19 @@ PATIENCE = 2.0
 """seconds before a bar appears"""
 
 
+Show = bool | Callable[[int, int], None] | None
+"""None shows progress if standard error is a terminal, True always, False never; a function is called with (done, total)"""
+
+FIRST_RUN = "compiling, about forty seconds; later runs start at once"
+
+
 @contextmanager
-def compiling_notice(compiled: Callable[[], bool], show: bool | Callable[[int, int], None] | None = None) -> Iterator[None]:
-    """Say so on the terminal if the first call takes long because there is nothing compiled yet."""
+def compiling_notice(compiled: Callable[[], bool], show: Show = None, words: str = FIRST_RUN) -> Iterator[None]:
+    """Say so on the terminal if what is inside takes long because there is nothing compiled yet."""
 
     def tell() -> None:
         if not compiled():
-            print("mebandit: compiling, about forty seconds; later runs start at once", file=sys.stderr, flush=True)
+            print(f"mebandit: {words}", file=sys.stderr, flush=True)
 
     timer = Timer(1.0, tell)
     timer.daemon = True
@@ -29,11 +35,8 @@ def compiling_notice(compiled: Callable[[], bool], show: bool | Callable[[int, i
 
 
 @contextmanager
-def progress_bar(total: int, what: str, show: bool | Callable[[int, int], None] | None = None) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each of `total` pieces of work.
-
-    `show`: None draws a bar if standard error is a terminal, True always, False never; a function is called with (done, total).
-    """
+def progress_bar(total: int, what: str, show: Show = None) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each of `total` pieces of work."""
     if callable(show):
         yield _counting(total, show)
     elif show or (show is None and sys.stderr.isatty()):

@@ -5,7 +5,7 @@ policy plays; so memory does not grow with the horizon, and neither the number o
 what a policy does. (Its clipped regret is measured against a floor, by default the smallest in the company.)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from mebandit.environments.gaussian import Gaussian
 from mebandit.log import Log
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
 from mebandit.policies.base import advance, label
-from mebandit.progress import compiling_notice, progress_bar
+from mebandit.progress import Show, compiling_notice, progress_bar
 from mebandit.results import Results
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape, Written
@@ -177,7 +177,7 @@ def simulate(
     milestones: Sequence[int] = (),
     workers: Workers = None,
     engine: str = "cpu",
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Results:
     """Play every policy through the same replicates and report regret, at the true context, and estimation error.
 
@@ -208,7 +208,7 @@ def simulate(
     bar = progress_bar(planned.replicates, "simulating", progress)
     if cuda.chosen(engine, [planned]):
         with bar as done:
-            return planned.results(cuda.played([planned], done))
+            return planned.results(cuda.played([planned], done, progress))
     with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(_kernels.run_block.signatures), progress), bar as done:
         return planned.results(pool.in_order(planned.play, range(planned.replicates), done))
 

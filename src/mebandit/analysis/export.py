@@ -21,6 +21,7 @@ from mebandit.analysis.reading import open_reading
 from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
 from mebandit.files import check_output, write_whole
+from mebandit.progress import Show
 from mebandit.values import Booleans, Floats, Integers
 
 LAYOUTS = {"obp": (".npz",), "mrt": (".csv", *PARQUET)}
@@ -41,7 +42,7 @@ def export(
     unit: str | None = None,
     n_actions: int | None = None,
     workers: int | None = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> int:
     """Write a log to `path` in the layout `to`, "obp" (.npz) or "mrt" (.csv, .parquet); returns the number of rounds.
 

@@ -5,7 +5,7 @@ standard errors follow, and for the diagnostics. Where Σe varies between rounds
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from mebandit.estimators import (
 )
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, merge
-from mebandit.progress import compiling_notice
+from mebandit.progress import Show, compiling_notice
 from mebandit.values import Floats
 from mebandit.workers import Workers
 
@@ -161,7 +161,7 @@ def fit(
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Analysis:
     """Analyse a log: estimates by every method with intervals, contrasts, sensitivity to Σe, diagnostics.
 
@@ -211,7 +211,7 @@ def fit(
     return _Steps(reading, options, chosen, floor).analysis(counted, validation, settings)
 
 
-def compile_ahead(progress: bool | Callable[[int, int], None] | None = None) -> None:
+def compile_ahead(progress: Show = None) -> None:
     """Compile what a log needs, on one of four rounds, and say so if that takes long; at once where a cache is found."""
 
     def compiled() -> bool:

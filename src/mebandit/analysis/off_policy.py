@@ -14,7 +14,7 @@ rounds decided later ones; ψ is summed within units first where there are units
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
@@ -30,6 +30,7 @@ from mebandit.correction import Correction
 from mebandit.estimators import Options, calibrated_products, calibration_of, outcome_regressions, solve_log
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, merge, unpack
+from mebandit.progress import Show
 from mebandit.values import Floats
 from mebandit.workers import Workers
 
@@ -194,7 +195,7 @@ class Settings(TypedDict, total=False):
     on_bad: str
     set_aside: str | Path | None
     workers: Workers
-    progress: bool | Callable[[int, int], None] | None
+    progress: Show
 
 
 @overload
@@ -218,7 +219,7 @@ def value(
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Value | Values:
     """What a policy would have earned per round, by three estimators with intervals; for policies by name, a table of them.
 

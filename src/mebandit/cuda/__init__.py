@@ -21,6 +21,7 @@ from mebandit.environments.base import Drawn, Environment
 from mebandit.environments.drifting import Drifting
 from mebandit.environments.reported import Misreported
 from mebandit.policies import LinearPolicy, Policy
+from mebandit.progress import Show, compiling_notice
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, Plan, World
 
@@ -160,11 +161,12 @@ class Launch(NamedTuple):
         return records, arm_errors
 
 
-def played(contests: Sequence[Contest], done: Callable[[], None]) -> Iterator[tuple[Floats, Floats]]:
+def played(contests: Sequence[Contest], done: Callable[[], None], show: Show = None) -> Iterator[tuple[Floats, Floats]]:
     """What every replicate of every contest gave, in order: records (policies, times, 3) and errors by arm (policies, times, K)."""
     pieces = ((contest, *span) for contest in contests for span in spans(contest))
     while batch := [prepared(*piece) for piece in islice(pieces, AHEAD)]:
-        started(batch)
+        with compiling_notice(lambda: False, show, "compiling for the GPU, some ten seconds for each policy"):
+            started(batch)
         for launches in batch:
             found = [launch.results() for launch in launches]
             for i in range(found[0][0].shape[2]):

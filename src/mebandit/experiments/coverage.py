@@ -1,6 +1,5 @@
 """How often nominal intervals cover the truth, in trials run by an adaptive policy; the page docs/coverage.md is made here."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +8,7 @@ from mebandit.analysis.planning import quantile
 from mebandit.environments import Gaussian
 from mebandit.experiments.trials import Trials, run_trials
 from mebandit.policies import meb
+from mebandit.progress import Show
 from mebandit.report import Table
 from mebandit.values import Floats
 from mebandit.workers import Workers
@@ -97,7 +97,7 @@ def run_coverage(
     replicates: int = 4000,
     seed: int = 1,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Coverage:
     """Trials run by MEB with the floor 0.2 in the paper's world, σε² = 1, analysed by every method."""
     policy, error_cov = meb(2, 5, floor=0.2), np.eye(5)

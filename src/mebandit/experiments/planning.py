@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,7 @@ from mebandit.analysis.planning import METHODS, POLICIES, Design, Goal, design_e
 from mebandit.environments import Gaussian
 from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
+from mebandit.progress import Show
 from mebandit.report import Page, Table
 from mebandit.values import Floats
 from mebandit.workers import Workers
@@ -194,7 +194,7 @@ def plan(
     replicates: int = 400,
     seed: int = 1,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
     **columns: Any,
 ) -> Plan:
     """How many rounds a trial needs for an interval of a wanted `half_width`, or, without one, for a test of wanted `power`.
@@ -366,7 +366,7 @@ class _Trial:
     replicates: int
     seed: int
     workers: Workers
-    progress: bool | Callable[[int, int], None] | None
+    progress: Show
 
     def check(self, planned: Plan, design: Design, n: int) -> Check:
         """Trials of n independent rounds; each number of rounds has luck of its own."""

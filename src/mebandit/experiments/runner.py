@@ -97,6 +97,7 @@ def run_cells(
     `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies (`mebandit.simulate`) is
     computed on the processor, whatever the engine.
     """
+    cuda.chosen(engine, [])  # refuses an engine that is not there before anything is written
     folder = writable_folder(folder)
     (folder / "cells").mkdir(exist_ok=True)
     missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
@@ -108,7 +109,7 @@ def run_cells(
         if pieces and pool.here:
             compile_ahead(progress)
         played, begun = pool.in_order(_play, pieces, done), monotonic()
-        launched = cuda.played(list(elsewhere.values()), done)
+        launched = cuda.played(list(elsewhere.values()), done, progress)
         for cell in cells:
             if started is not None:
                 started(cell, finished(folder, cell))

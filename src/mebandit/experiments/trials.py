@@ -1,6 +1,6 @@
 """Many simulated trials, each analysed like a real one: what intervals cover, and what a number of rounds buys, is counted over these."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from mebandit.estimators import Estimate, Options, solve_log
 from mebandit.log import Log
 from mebandit.moments import check_rounds, crossproducts
 from mebandit.policies import Policy
-from mebandit.progress import progress_bar
+from mebandit.progress import Show, progress_bar
 from mebandit.simulate import simulate_log
 from mebandit.values import Floats, Stretch
 from mebandit.workers import Workers, hired
@@ -75,7 +75,7 @@ def run_trials(
     methods: Sequence[str] = ("meb", "dr"),
     error_cov: Floats,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Trials:
     """Simulate `replicates` trials of `horizon` rounds and analyse each by every method, with Σe known and the same in all rounds."""
     k, d, m = environment.n_actions, environment.dim, len(methods)
