@@ -162,7 +162,8 @@ def sections() -> Iterator[str]:
     found = device.get_current_device().name
     name = found.decode() if isinstance(found, bytes) else found
     yield "# On a graphics processor"
-    yield f"`python benchmarks/gpu.py`, {name}, numba {version('numba')}, mebandit {mb.__version__}. Compile times apart."
+    versions = ", ".join(f"{each} {version(each)}" for each in ("numba", "numba-cuda"))
+    yield f"`python benchmarks/gpu.py`, {name}, {versions}, mebandit {mb.__version__}. Compile times apart."
     yield "## Billions of rounds per second, d = 5, K = 2, refit every round, float64\n\n" + rates().as_markdown()
     yield million()
     words, ties = table_1a()

@@ -93,6 +93,7 @@ LIVE: list[tuple[str, Callable[[mb.Learner], object]]] = [
     ("decision", lambda s: s.forget(1)),
     ("decision", lambda s: s.learn(mb.Decision(2, 0, 0.123, np.array([0.123, 0.877])), 1.0)),
     ("merge", lambda s: s.merge(mb.Learner(mb.meb(2, 2, floor=0.1)))),
+    ("decision", lambda s: s.learn(mb.Decision([2], 0, 0.5, np.array([0.5, 0.5])), 1.0)),  # type: ignore[arg-type]
     ("merge", lambda s: s.merge("other")),  # type: ignore[arg-type]
     ("merge", lambda s: s.merge(s)),
 ]

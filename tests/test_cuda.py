@@ -90,11 +90,14 @@ def skip_with_a_device() -> None:
         pytest.skip("there is a CUDA device here")
 
 
-def test_a_refused_engine_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_refused_engine_leaves_no_folder_and_a_finished_one_is_read(tmp_path: Path) -> None:
     skip_with_a_device()
+    cells = cells_1a("published", replicates=1, seed=1, horizon=10)[:1]
     with pytest.raises(mb.MebanditError, match="engine must be 'cpu' or 'auto' on this machine"):
-        run_cells(cells_1a("published", replicates=1, seed=1, horizon=10), tmp_path / "out", engine="cuda")
+        run_cells(cells, tmp_path / "out", engine="cuda")
     assert not (tmp_path / "out").exists()
+    done = run_cells(cells, tmp_path / "out", progress=False)
+    assert run_cells(cells, tmp_path / "out", engine="cuda").curves.equals(done.curves)
 
 
 def test_compiling_for_long_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -487,3 +487,18 @@ def test_what_the_caller_does_to_its_arrays_later_changes_nothing() -> None:
         decision.propensities[0] = 1.0
     learner.learn(decision, 1.0)
     assert states.same(learner.state, twin.state)
+
+
+def test_a_learner_plays_one_policy_with_one_seed() -> None:
+    learner = mb.Learner(mb.meb(2, 1), seed=1)
+    for name, value in (("policy", mb.meb(2, 1, floor=0.5)), ("seed", 2)):
+        with pytest.raises(AttributeError, match=f"property '{name}'"):
+            setattr(learner, name, value)
+
+
+def test_a_warm_up_may_last_longer_than_any_trial() -> None:
+    learner = mb.Learner(mb.meb(2, 1, warmup=10**30, correct_from=10**30, floor=0.1), seed=1)
+    for _ in range(20):
+        decision = learner.decide([1.0], 0.1)
+        assert decision.propensity == 0.5
+        learner.learn(decision, 1.0)

@@ -20,7 +20,8 @@ summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"rea
 
 @spliced
 def quotient(a, b):
-    """a / b, where it is often asked for; b is neither zero nor extremely small or large."""
+    """a / b, where it is often asked for. Where b is zero or at the ends of the range, nothing may depend on what comes out but its being
+    no usable number."""
     return a / b
 
 

@@ -1,4 +1,4 @@
-"""Every compiled function of the library, in the order of the data; `_compiler` says how they are compiled.
+"""The compiled functions of the library, in the order of the data; `_compiler` says how they are compiled.
 
 The rules: scalar loops over small arrays, results written into arguments, no allocation and no exception inside, no
 randomness but what is passed in or counted (`philox`). The stepwise faces and the compiled loop call the same functions,
@@ -32,6 +32,7 @@ READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
 SEED, WARMUP, CORRECT_FROM, CHANGES = 11, 12, 13, 14
 SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, PLAN_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 15, 16, 17, 18, 19, 20, 21, 22, 23
 DESK_HEAD = ROOM_AT + 2
+NEVER = 2**62  # a time that does not come
 FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision, and of the next reward
 
 # The columns of `tuning`, the real numbers of a recipe.
@@ -600,8 +601,8 @@ def learn_sums_of(p, spec, stabilizer, sums, z, error, allowed, action, propensi
     for every arm (all allowed, pi^nd the same for all), so that the usual round costs one addition and not K.
     """
     n_actions, width = spec[N_ACTIONS], row_width(p)
-    first, end = reach(action, n_actions)
-    for b in range(first, end):
+    start, end = reach(action, n_actions)
+    for b in range(start, end):
         if same(b, action):
             w = weight if spec[WEIGHTING] == UNIT else quotient(weight * stabilizer[b], propensity)
             add_round(part(sums, b * width, width), p, w, z, error, reward)
@@ -665,8 +666,8 @@ def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, 
     if first != second and known < 1.0:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
-    first, end = reach(action, n_actions)
-    for b in range(first, end):
+    start, end = reach(action, n_actions)
+    for b in range(start, end):
         if same(b, action):
             add_round(part(sums, b * width, width), p, n / (n + SETTLING * p * (1.0 - known)), seen, error, reward)
 
@@ -1696,8 +1697,8 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
             learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
             learn_context(tuning, sums, n_actions, z, error)
-        first, end = reach(action, n_actions)
-        for b in range(first, end):
+        start, end = reach(action, n_actions)
+        for b in range(start, end):
             if same(b, action):
                 fit[b * width + stale] = 1.0
         if spec[CORRECTION] == OFFERED:

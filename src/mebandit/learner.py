@@ -40,8 +40,8 @@ class Learner:
     def __init__(self, policy: Policy, *, seed: int = 0, journal: str | Path | None = None, durable: bool = False) -> None:
         if not isinstance(policy, Policy) or isinstance(policy, type):
             checks.refuse("policy", "be a policy, such as meb(2, 5)", checks.shown(policy))
-        self.policy = policy
-        self.seed = checks.integer("seed", seed, 0, 2**63 - 1)
+        self._policy = policy
+        self._seed = checks.integer("seed", seed, 0, 2**63 - 1)
         self.decided = 0
         """decisions made so far; the next one's id is one more"""
         self.learned = 0
@@ -83,8 +83,8 @@ class Learner:
         list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
         """
         x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
-        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self.policy.dim).copy()
-        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self.policy.n_actions)
+        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self._policy.dim).copy()
+        mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self._policy.n_actions)
         number = self.decided + 1
         pending = self._decide_stepwise(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
         if self._journal is not None:
@@ -94,18 +94,18 @@ class Learner:
         return pending[1]
 
     def _decide_stepwise(self, x: Floats, s: Floats, mask: Booleans, number: int) -> Pending:
-        x = checks.floats("predicted", x, (self.policy.dim,)).copy()
-        s = checks.covariance("error_cov", s, self.policy.dim).copy()
-        u, luck = _kernels.uniform_pair(self.seed, 0, 0, number, _kernels.LIVE)
+        x = checks.floats("predicted", x, (self._policy.dim,)).copy()
+        s = checks.covariance("error_cov", s, self._policy.dim).copy()
+        u, luck = _kernels.uniform_pair(self._seed, 0, 0, number, _kernels.LIVE)
         observation = Observation(x, s, mask, number, luck)
-        pi = checks.probabilities("propensities", self.policy.propensities(self._state, observation), mask).copy()
+        pi = checks.probabilities("propensities", self._policy.propensities(self._state, observation), mask).copy()
         pi.setflags(write=False)
         action = _kernels.draw(pi, u)
         return observation, Decision(number, action, float(pi[action]), pi)
 
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
-        pending = self._pending.get(decision.id) if type(decision) is Decision else None
+        pending = self._pending.get(decision.id) if type(decision) is Decision and type(decision.id) is int else None
         if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
             pending = self._waiting(decision)
         observation, known = pending
@@ -113,7 +113,7 @@ class Learner:
         if self._journal is None:
             self._take_in(observation, known, r)
         elif self._desk is None:  # what cannot be learned from must not be in the journal, what cannot be written not be learned
-            state = self.policy.update(self._held, Round(observation, known.action, known.propensities, r))
+            state = self._policy.update(self._held, Round(observation, known.action, known.propensities, r))
             self._journal.reward(known.id, r)
             self._held = state
         else:
@@ -128,7 +128,7 @@ class Learner:
         if self._desk is not None:
             self._desk.learn(observation, decision, reward)
         else:
-            self._held = advance(self.policy, self._held, Round(observation, decision.action, decision.propensities, reward))
+            self._held = advance(self._policy, self._held, Round(observation, decision.action, decision.propensities, reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
@@ -149,6 +149,16 @@ class Learner:
         if decision is not own and isinstance(decision, Decision) and decision[:3] != own[:3]:
             checks.refuse("decision", "be one of this learner's own", f"decision {number} with another action or probability")
         return known
+
+    @property
+    def policy(self) -> Policy:
+        """What it plays, from the first decision to the last."""
+        return self._policy
+
+    @property
+    def seed(self) -> int:
+        """What its luck comes from."""
+        return self._seed
 
     @property
     def waiting(self) -> int:

@@ -5,7 +5,7 @@ it (the same counted random numbers), where the processor fills tapes for all po
 the rounding of sums, which the compilers order and contract differently; a rounded tie may then send a trajectory another way.
 
 Every recipe, with its number of actions and features, is compiled by itself: what it does not do is left out, and loops of known length
-are unrolled. All launches of a run are under way at the same time.
+are unrolled. Launches of a dozen pieces of work are under way at the same time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

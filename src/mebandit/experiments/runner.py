@@ -97,12 +97,12 @@ def run_cells(
     `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies (`mebandit.simulate`) is
     computed on the processor, whatever the engine.
     """
-    cuda.chosen(engine, [])  # refuses an engine that is not there before anything is written
-    folder = writable_folder(folder)
-    (folder / "cells").mkdir(exist_ok=True)
+    folder = Path(folder)
     missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
     contests = {name: cell.contest for name, cell in missing.items() if engine != "cpu" and hasattr(cell, "contest")}
     elsewhere = {name: contest for name, contest in contests.items() if cuda.chosen(engine, [contest])}
+    folder = writable_folder(folder)
+    (folder / "cells").mkdir(exist_ok=True)
     pieces = [(cell, replicate) for name, cell in missing.items() if name not in elsewhere for replicate in range(cell.replicates)]
     total = len(pieces) + sum(missing[name].replicates for name in elsewhere)
     with hired(workers) as pool, progress_bar(total, "simulating", progress) as done:

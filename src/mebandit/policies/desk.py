@@ -28,9 +28,10 @@ class Desk:
         stabilizer = np.zeros(n_actions) if callable(policy.stabilizer) else policy.stabilizer_at(1)
         room = np.zeros(_kernels.room_size(n_actions, policy.n_features))
         parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
+        times = (min(time, _kernels.NEVER) for time in (policy.warmup, policy.correct_from))
         places = np.cumsum([_kernels.DESK_HEAD, *(part.size for part in parts)]).tolist()
         self.words = np.concatenate([np.zeros(_kernels.DESK_HEAD), *(part.ravel() for part in parts)])
-        self.words.view(np.int64)[: _kernels.DESK_HEAD] = [*policy.spec, seed, policy.warmup, policy.correct_from, 0, *places]
+        self.words.view(np.int64)[: _kernels.DESK_HEAD] = [*policy.spec, seed, *times, 0, *places]
         self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
         self._shapes = [part.shape for part in state]
         self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
