@@ -42,6 +42,15 @@ EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 5
 EVIDENCE_NEEDED = 2.5  # standard errors
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
+# The curve of E[x | x~] for skewed contexts, see `curve_of`, and how much of it is used, see `learn_shares`.
+SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
+LEAST_SKEWED = 1e-3  # an exponential part with less of the variance than this is none
+BODY = 3.0  # standard deviations from the mean, beyond which there are the tails, with a share of their own
+FIRST_BODY, FIRST_TAIL = 0.5, 0.25  # the shares before the rewards say anything
+SHARE_PRECISION = 4.0  # of these first shares, over that of one round with B = e: a standard deviation of 1/2
+MOST_SHARE = 2.0
+SHARES_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn shares from
+
 # What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
 # these numbers on.
 LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
@@ -1214,9 +1223,11 @@ def add_outer(meat, psi, m, p, apart):
 #
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
-# cross moments stand, rows 2K to 2K + 2 have sums of a^3, a^4 and a^6, a = x~ - mean so far, cut off at 4 standard deviations.
+# cross moments stand, they have sums of a^3 and of a^6, a = x~ - mean so far, cut off at 4 standard deviations. With `CURVED` the last row
+# of all holds what the rewards say of the curve, see `learn_shares`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
-# the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds what `curvature` found.
+# the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
+# the shares of body and tails.
 
 
 @jit
@@ -1231,11 +1242,10 @@ def learn_context(tuning, sums, n_actions, z, error):
 @spliced
 def learn_context_of(p, tuning, sums, n_actions, z, error):
     """Take the predicted context of a round into its sums."""
-    size, width = packed_size(p), row_width(p)
-    first, gram, ending = 2 * n_actions * width, TERMS + p, TERMS + p + 2 * size + 2
-    cubes, fourths = part(sums, first + ending, p), part(sums, first + width + ending, p)
-    sixths = part(sums, first + 2 * width + ending, p)
-    steady, recent = part(sums, first + width, width), part(sums, first + 2 * width, width)
+    width, gram = row_width(p), TERMS + p
+    first = (2 * n_actions + 1) * width
+    steady, recent = part(sums, first, width), part(sums, first + width, width)
+    cubes, sixths = part(steady, width - p, p), part(recent, width - p, p)
     n, k = steady[COUNT], gram
     if n >= 10.0:
         share = 1.0 / n
@@ -1247,7 +1257,6 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
             if square > most:
                 away, square = math.copysign(math.sqrt(most), away), most
             cubes[i] += away * square
-            fourths[i] += square * square
             sixths[i] += square * square * square
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
@@ -1356,7 +1365,7 @@ def refit_calibration(spec, sums, fit, p, work):
     fit[at + p + size + REPORT] = 1.0
     fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
     if spec[CURVED]:
-        curvature(sums, steady, p, fit, at + fit_width(p))
+        refit_curve(sums, steady, p, fit, at)
 
 
 @jit
@@ -1372,19 +1381,23 @@ def calibrate(spec, sums, fit, z, error, out, work):
 def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
-    With `CURVED` each coordinate also has the term in its square that a skewed distribution calls for, see `curvature`.
+    With `CURVED` each skewed coordinate also has lambda_b hb + lambda_t ht: of its `departure` from linearity h the body, hb = h(a) with
+    a = x~ - mu cut off at 3 standard deviations, and the tails, ht = h(a) - hb. `out` has room for all hb and ht after x^.
     """
     n_actions = spec[N_ACTIONS]
     size = packed_size(p)
     at = 2 * n_actions * fit_width(p)
     for i in range(p):
         out[i] = z[i]
+    if spec[CURVED]:
+        for i in range(p, 3 * p):
+            out[i] = 0.0
     if fit[at + p + size + REPORT] == 0.0:
         return
     follows = fit[at + p + size + KAPPA] == 1.0
     steady = (2 * n_actions + 1) * row_width(p)
     row = steady + row_width(p) if follows else steady
-    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), 2 * p)
+    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), p + 2)
     total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
     diagonal, rest = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p)
     k, share = 0, 1.0 / context[WEIGHT]
@@ -1402,9 +1415,13 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     k = 0
     for i in range(p):
         if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
-            v = diagonal[i]
-            a = max(min(away[i], 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
-            out[i] += curve[i] * error[k] / v * (a * a - v - curve[p + i] / v * a)
+            a, most = away[i], BODY * math.sqrt(diagonal[i])
+            cut = max(min(a, most), -most)
+            body, tail = departure(cut, curve[i], diagonal[i], error[k]), 0.0
+            if a != cut:
+                tail = departure(a, curve[i], diagonal[i], error[k]) - body
+            out[p + i], out[2 * p + i] = body, tail
+            out[i] += curve[p] * body + curve[p + 1] * tail
         out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
             out[i] -= error[k + j - i] * solved[j]
@@ -1413,27 +1430,96 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
 
 
 @seldom
-def curvature(sums, steady, p, fit, at):
-    """The quadratic term of E[x_i | x~_i] for skewed coordinates x_i and a symmetric error of variance s: coefficients and k3 into the fit.
+def departure(a, alpha, v, s):
+    """h(a) = s (psi(a) + a / v): how far E[x | x~] = x~ + s psi (Tweedie's formula for a normal error of variance s) is from linear.
 
-    With k3, k4 the third and fourth cumulants of x~_i (the error adds nothing to k3) and v = var x~_i, the square that is uncorrelated
-    with x~_i is q = a^2 - v - (k3 / v) a, a = x~_i - mu cut off at 3 sd, with coefficient (s / v) k3 / (k4 + 2 v^2 - k3^2 / v).
-    It is taken as far as the skewness is significant: times 1 - 4 var(k3) / k3^2, var(k3) = mean a^6 / n.
+    psi is the score, the derivative of the log density, of x~ - mu = N(0, V) + alpha (Exp - 1), V = v - alpha^2: with
+    z = (a + alpha) / sqrt(V) - sqrt(V) / alpha, psi(a) = phi(z) / Phi(z) / sqrt(V) - 1 / alpha; mirrored for alpha < 0.
+    """
+    sign = math.copysign(1.0, alpha)
+    a, alpha = sign * a, sign * alpha
+    sd = math.sqrt(v - alpha * alpha)
+    z = (a + alpha) / sd - sd / alpha
+    psi = inverse_mills(z) / sd - 1.0 / alpha
+    return sign * s * (psi + a / v)
+
+
+@seldom
+def inverse_mills(z):
+    """phi(z) / Phi(z); by its continued fraction where both would vanish."""
+    if z < -20.0:
+        return -z + 1.0 / (-z + 2.0 / (-z + 3.0 / (-z + 4.0 / (-z + 5.0 / -z))))
+    return 0.3989422804014327 * math.exp(-0.5 * z * z) / normal_cdf(z)
+
+
+@seldom
+def refit_curve(sums, steady, p, fit, at):
+    """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
+
+    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
+    of a^3, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean a^6 / n; none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
-    powers = steady - width + TERMS + p + 2 * packed_size(p) + 2
+    cubes, sixths = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
+    signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
     k = 0
     for i in range(p):
-        cube, noise = sums[powers + i], 4.0 * sums[powers + 2 * width + i]
-        fit[at + i] = 0.0
         mean = sums[steady + TERMS + i] / n
         v = sums[steady + TERMS + p + k] / n - mean * mean
+        cube, doubt = cubes[i], SKEWNESS_DOUBT * sixths[i]
+        curve[i] = 0.0
+        if cube * cube > doubt and v > 0.0 and signal[k] > 0.0:
+            k3 = (1.0 - doubt / (cube * cube)) * abs(cube) / n
+            alpha = min((0.5 * k3) ** (1.0 / 3.0), math.sqrt(signal[k]))
+            if alpha * alpha > LEAST_SKEWED * v:
+                curve[i] = math.copysign(alpha, cube)
         k += p - i
-        if cube * cube > noise and v > 0.0:
-            k3, k4 = cube / n, sums[powers + width + i] / n - 3.0 * v * v
-            spread = max(k4 + 2.0 * v * v - k3 * k3 / v, 0.5 * v * v)
-            fit[at + i] = (1.0 - noise / (cube * cube)) * k3 / spread
-            fit[at + p + i] = k3
+
+
+@spliced
+def learn_shares(spec, sums, fit, extra, seen, p, action, reward):
+    """What the reward of a round says of the shares (lambda_b, lambda_t) of body and tails, into the last row of the sums.
+
+    With B = theta'hb, Q = theta'ht of the action taken, e = r - theta'x^ + lambda_b B + lambda_t Q is what the linear predictor leaves, and
+    a share is right if it explains that: sums of 1, e^2, B^2, BQ, Q^2, Be, Qe. Rounds without a departure say nothing.
+    """
+    n_actions = spec[N_ACTIONS]
+    if extra[LEARNED] < SHARES_FROM * p * n_actions:
+        return
+    B, Q, e = 0.0, 0.0, reward
+    first, end = reach(action, n_actions)
+    for b in range(first, end):
+        if same(b, action):
+            theta = part(fit, b * fit_width(p), p)
+            B, Q, e = dot(theta, part(seen, p, p), p), dot(theta, part(seen, 2 * p, p), p), reward - dot(theta, seen, p)
+    if B == 0.0 and Q == 0.0:
+        return
+    shares, s = part(fit, (2 * n_actions + 1) * fit_width(p) + p, 2), part(sums, sums.size - row_width(p), 7)
+    e += shares[0] * B + shares[1] * Q
+    s[0] += 1.0
+    s[1] += e * e
+    s[2] += B * B
+    s[3] += B * Q
+    s[4] += Q * Q
+    s[5] += B * e
+    s[6] += Q * e
+
+
+@jit
+def refit_shares(spec, sums, fit, p):
+    """Ridge regression of e on (B, Q) about the first shares, cut off at 0 and 2: with kappa = 4 sum e^2 / n,
+
+    (lambda_b, lambda_t) = [B^2 + kappa, BQ; BQ, Q^2 + kappa]^-1 (Be + kappa / 2, Qe + kappa / 4), sums meant throughout.
+    """
+    s, shares = part(sums, sums.size - row_width(p), 7), part(fit, (2 * spec[N_ACTIONS] + 1) * fit_width(p) + p, 2)
+    if not s[0] > 0.0:
+        return
+    kappa = SHARE_PRECISION * s[1] / s[0]
+    bb, bq, qq, be, qe = s[2] + kappa, s[3], s[4] + kappa, s[5] + FIRST_BODY * kappa, s[6] + FIRST_TAIL * kappa
+    determinant = bb * qq - bq * bq
+    if determinant > 0.0:
+        shares[0] = min(max((qq * be - bq * qe) / determinant, 0.0), MOST_SHARE)
+        shares[1] = min(max((bb * qe - bq * be) / determinant, 0.0), MOST_SHARE)
 
 
 @jit
@@ -1647,8 +1733,11 @@ def number_of_fits(spec):
 
 @spliced
 def refit_context(spec, sums, fit, p, work):
-    if spec[ACTS_ON] != PREDICTED and calibration_is_due(spec, sums, fit, p):
-        refit_calibration(spec, sums, fit, p, work)
+    if spec[ACTS_ON] != PREDICTED:
+        if calibration_is_due(spec, sums, fit, p):
+            refit_calibration(spec, sums, fit, p, work)
+        if spec[CURVED]:
+            refit_shares(spec, sums, fit, p)
 
 
 @spliced
@@ -1683,6 +1772,8 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
         else:
             learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
+            if spec[CURVED]:
+                learn_shares(spec, sums, fit, extra, seen, p, action, reward)
             learn_context(tuning, sums, n_actions, z, error)
         first, end = reach(action, n_actions)
         for b in range(first, end):
@@ -1702,8 +1793,8 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
 
 @seldom
 def discount(sums, factor, n_actions, p):
-    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2, and the powers that end row 2K) stays."""
-    first, last = (2 * n_actions + 1) * row_width(p) - p, (2 * n_actions + 3) * row_width(p)
+    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2) stays."""
+    first, last = (2 * n_actions + 1) * row_width(p), (2 * n_actions + 3) * row_width(p)
     for k in range(sums.size):
         if not first <= k < last:
             sums[k] *= factor
@@ -1810,18 +1901,18 @@ def aside_size(p):
 
 @spliced
 def single_round(spec, sums, fit, predicted, error_cov):
-    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or its best linear predictor; the
+    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or what `calibrate` writes; the
     packed error covariance; and scratch room."""
     n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
     p = d + intercept
-    room = np.empty(2 * p + work_size(n, p) + aside_size(p))
-    z, seen, work, aside = room[:p], room[:p], room[2 * p : 2 * p + work_size(n, p)], room[2 * p + work_size(n, p) :]
+    room = np.empty(4 * p + work_size(n, p) + aside_size(p))
+    z, seen, work, aside = room[:p], room[:p], room[4 * p : 4 * p + work_size(n, p)], room[4 * p + work_size(n, p) :]
     z[0] = 1.0
     for i in range(d):
         z[intercept + i] = predicted[i]
     error = pack_errors(error_cov.reshape(1, d, d), intercept)[0]
     if spec[ACTS_ON] != PREDICTED:
-        seen = room[p : 2 * p]
+        seen = room[p : 4 * p]
         calibrate(spec, sums, fit, z, error, seen, work)
     return z, seen, error, work, aside
 
@@ -2096,7 +2187,7 @@ def run_block(
     d, n_actions = tape.context.shape[1], spec[N_ACTIONS]
     p = d + spec[INTERCEPT]
     errors = pack_errors(tape.error_cov, spec[INTERCEPT])
-    room = np.ones(d + 2 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
+    room = np.ones(d + 4 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
     memory = sums.reshape(sums.size), fit.reshape(fit.size), extra
     given = spec, tuning, plan, known, tape, errors, benchmark
     return play_block(given, memory, totals, record_at, next_record, start, (records, arm_errors), written, room)
@@ -2116,7 +2207,7 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
     width, report = fit_width(p), p + packed_size(p) + REPORT
     shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
     x, z = part(vectors, 0, d), part(vectors, d, p)
-    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, p)
+    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 3 * p)
     predicted = part(z, spec[INTERCEPT], d)
     learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):

@@ -220,8 +220,9 @@ class LinearPolicy:
     def init(self) -> LinearState:
         k, p = self.n_actions, self.n_features
         calibrates = self.context != "predicted"
+        rows = 3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1)
         state = LinearState(
-            sums=np.zeros((3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1), _kernels.row_width(p))),
+            sums=np.zeros((rows + (calibrates and self.curved), _kernels.row_width(p))),
             fit=np.zeros((2 * k + 2 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
@@ -313,7 +314,7 @@ class LinearPolicy:
             return Moments(state.sums[: 2 * k + 1], k, p)
         own = np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])])
         own[:k, _kernels.COUNT] = state.sums[:k, _kernels.COUNT]
-        pull = state.sums[2 * k + 3 :, : p * p].reshape(k, p, p)
+        pull = state.sums[2 * k + 3 : 3 * k + 3, : p * p].reshape(k, p, p)
         own[:k, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:k, :p])
         return Moments(own, k, p)
 
