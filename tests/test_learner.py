@@ -194,6 +194,15 @@ def test_a_file_is_read_only_with_its_own_policy(tmp_path: Path) -> None:
     assert mb.Learner.load(tmp_path / "n.json").policy == mb.meb(2, 2, warmup=30, floor=0.1)
 
 
+def test_a_state_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
+    """As before there was a row for what the rewards say of the curve."""
+    learner = mb.Learner(mb.meb_dr(2, 2), seed=1)
+    learner._state = learner.state._replace(sums=learner.state.sums[:-1])
+    learner.save(tmp_path / "s.json")
+    with pytest.raises(mb.LogError, match=r"state file must hold a state of its policy; got one of other shapes in .*s\.json"):
+        mb.Learner.load(tmp_path / "s.json")
+
+
 def test_a_subclass_is_a_class_of_its_own() -> None:
     class Always(LinearPolicy):
         def propensities(self, state: Any, observation: Observation) -> reference.Floats:

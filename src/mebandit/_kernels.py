@@ -42,14 +42,15 @@ EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 5
 EVIDENCE_NEEDED = 2.5  # standard errors
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
-# The curve of E[x | x~] for skewed contexts, see `curve_of`, and how much of it is used, see `learn_shares`.
+# The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
 SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
 LEAST_SKEWED = 1e-3  # an exponential part with less of the variance than this is none
-BODY = 3.0  # standard deviations from the mean, beyond which there are the tails, with a share of their own
-FIRST_BODY, FIRST_TAIL = 0.5, 0.25  # the shares before the rewards say anything
-SHARE_PRECISION = 4.0  # of these first shares, over that of one round with B = e: a standard deviation of 1/2
-MOST_SHARE = 2.0
-SHARES_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn shares from
+CURVE_END = 3.0  # standard deviations from the mean; what lies further out may be the error's
+FIRST_SHARE = 0.5  # before the rewards say anything
+SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
+MOST_SHARE = 2.0  # alpha errs low, as the third moment is cut off, so that more than 1 can be right
+SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
+DEPARTING, LEFT_SQ, DEPARTURE_SQ, DEPARTURE_LEFT = 0, 1, 2, 3  # the sums that the share is solved from
 
 # What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
 # these numbers on.
@@ -1224,10 +1225,10 @@ def add_outer(meat, psi, m, p, apart):
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
 # cross moments stand, they have sums of a^3 and of a^6, a = x~ - mean so far, cut off at 4 standard deviations. With `CURVED` the last row
-# of all holds what the rewards say of the curve, see `learn_shares`.
+# of all holds what the rewards say of the curve, see `learn_share`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
 # the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
-# the shares of body and tails.
+# the share of it that is used.
 
 
 @jit
@@ -1381,8 +1382,8 @@ def calibrate(spec, sums, fit, z, error, out, work):
 def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
-    With `CURVED` each skewed coordinate also has lambda_b hb + lambda_t ht: of its `departure` from linearity h the body, hb = h(a) with
-    a = x~ - mu cut off at 3 standard deviations, and the tails, ht = h(a) - hb. `out` has room for all hb and ht after x^.
+    With `CURVED` each skewed coordinate also has a share of its `departure` h(a) from linearity, a = x~ - mu cut off at 3 standard
+    deviations. `out` then has h after x^.
     """
     n_actions = spec[N_ACTIONS]
     size = packed_size(p)
@@ -1390,14 +1391,14 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     for i in range(p):
         out[i] = z[i]
     if spec[CURVED]:
-        for i in range(p, 3 * p):
-            out[i] = 0.0
+        for i in range(p):
+            out[p + i] = 0.0
     if fit[at + p + size + REPORT] == 0.0:
         return
     follows = fit[at + p + size + KAPPA] == 1.0
     steady = (2 * n_actions + 1) * row_width(p)
     row = steady + row_width(p) if follows else steady
-    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), p + 2)
+    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), p + 1)
     total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
     diagonal, rest = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p)
     k, share = 0, 1.0 / context[WEIGHT]
@@ -1415,13 +1416,10 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     k = 0
     for i in range(p):
         if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
-            a, most = away[i], BODY * math.sqrt(diagonal[i])
-            cut = max(min(a, most), -most)
-            body, tail = departure(cut, curve[i], diagonal[i], error[k]), 0.0
-            if a != cut:
-                tail = departure(a, curve[i], diagonal[i], error[k]) - body
-            out[p + i], out[2 * p + i] = body, tail
-            out[i] += curve[p] * body + curve[p + 1] * tail
+            v = diagonal[i]
+            most = CURVE_END * math.sqrt(v)
+            out[p + i] = departure(max(min(away[i], most), -most), curve[i], v, error[k])
+            out[i] += curve[p] * out[p + i]
         out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
             out[i] -= error[k + j - i] * solved[j]
@@ -1477,49 +1475,41 @@ def refit_curve(sums, steady, p, fit, at):
 
 
 @spliced
-def learn_shares(spec, sums, fit, extra, seen, p, action, reward):
-    """What the reward of a round says of the shares (lambda_b, lambda_t) of body and tails, into the last row of the sums.
+def learn_share(spec, sums, fit, extra, seen, p, action, reward):
+    """What the reward of a round says of the share lambda of the curve that is right, into the last row of the sums.
 
-    With B = theta'hb, Q = theta'ht of the action taken, e = r - theta'x^ + lambda_b B + lambda_t Q is what the linear predictor leaves, and
-    a share is right if it explains that: sums of 1, e^2, B^2, BQ, Q^2, Be, Qe. Rounds without a departure say nothing.
+    With theta of the action taken, e = r - theta'x^ + lambda theta'h is what the linear predictor leaves, and lambda theta'h should explain
+    it: sums of 1, e^2, (theta'h)^2 and theta'h e. Rounds without a departure h say nothing.
     """
     n_actions = spec[N_ACTIONS]
-    if extra[LEARNED] < SHARES_FROM * p * n_actions:
+    if extra[LEARNED] < SHARE_FROM * p * n_actions:
         return
-    B, Q, e = 0.0, 0.0, reward
+    e, departed = reward, 0.0
     first, end = reach(action, n_actions)
     for b in range(first, end):
         if same(b, action):
             theta = part(fit, b * fit_width(p), p)
-            B, Q, e = dot(theta, part(seen, p, p), p), dot(theta, part(seen, 2 * p, p), p), reward - dot(theta, seen, p)
-    if B == 0.0 and Q == 0.0:
-        return
-    shares, s = part(fit, (2 * n_actions + 1) * fit_width(p) + p, 2), part(sums, sums.size - row_width(p), 7)
-    e += shares[0] * B + shares[1] * Q
-    s[0] += 1.0
-    s[1] += e * e
-    s[2] += B * B
-    s[3] += B * Q
-    s[4] += Q * Q
-    s[5] += B * e
-    s[6] += Q * e
+            departed = dot(theta, part(seen, p, p), p)
+            e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
+    if departed != 0.0:
+        row = sums.size - row_width(p)
+        sums[row + DEPARTING] += 1.0
+        sums[row + LEFT_SQ] += e * e
+        sums[row + DEPARTURE_SQ] += departed * departed
+        sums[row + DEPARTURE_LEFT] += departed * e
 
 
-@jit
-def refit_shares(spec, sums, fit, p):
-    """Ridge regression of e on (B, Q) about the first shares, cut off at 0 and 2: with kappa = 4 sum e^2 / n,
+@spliced
+def refit_share(spec, sums, fit, p):
+    """lambda = (sum theta'h e + kappa / 2) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
 
-    (lambda_b, lambda_t) = [B^2 + kappa, BQ; BQ, Q^2 + kappa]^-1 (Be + kappa / 2, Qe + kappa / 4), sums meant throughout.
+    Ridge regression about 1/2: the posterior mean with a prior of standard deviation 1/2.
     """
-    s, shares = part(sums, sums.size - row_width(p), 7), part(fit, (2 * spec[N_ACTIONS] + 1) * fit_width(p) + p, 2)
-    if not s[0] > 0.0:
-        return
-    kappa = SHARE_PRECISION * s[1] / s[0]
-    bb, bq, qq, be, qe = s[2] + kappa, s[3], s[4] + kappa, s[5] + FIRST_BODY * kappa, s[6] + FIRST_TAIL * kappa
-    determinant = bb * qq - bq * bq
-    if determinant > 0.0:
-        shares[0] = min(max((qq * be - bq * qe) / determinant, 0.0), MOST_SHARE)
-        shares[1] = min(max((bb * qe - bq * be) / determinant, 0.0), MOST_SHARE)
+    row = sums.size - row_width(p)
+    if sums[row + DEPARTING] > 0.0:
+        kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
+        share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / (sums[row + DEPARTURE_SQ] + kappa)
+        fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
 
 
 @jit
@@ -1737,7 +1727,7 @@ def refit_context(spec, sums, fit, p, work):
         if calibration_is_due(spec, sums, fit, p):
             refit_calibration(spec, sums, fit, p, work)
         if spec[CURVED]:
-            refit_shares(spec, sums, fit, p)
+            refit_share(spec, sums, fit, p)
 
 
 @spliced
@@ -1773,7 +1763,7 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
             learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
             if spec[CURVED]:
-                learn_shares(spec, sums, fit, extra, seen, p, action, reward)
+                learn_share(spec, sums, fit, extra, seen, p, action, reward)
             learn_context(tuning, sums, n_actions, z, error)
         first, end = reach(action, n_actions)
         for b in range(first, end):
@@ -1905,14 +1895,14 @@ def single_round(spec, sums, fit, predicted, error_cov):
     packed error covariance; and scratch room."""
     n, d, intercept = spec[N_ACTIONS], predicted.size, spec[INTERCEPT]
     p = d + intercept
-    room = np.empty(4 * p + work_size(n, p) + aside_size(p))
-    z, seen, work, aside = room[:p], room[:p], room[4 * p : 4 * p + work_size(n, p)], room[4 * p + work_size(n, p) :]
+    room = np.empty(3 * p + work_size(n, p) + aside_size(p))
+    z, seen, work, aside = room[:p], room[:p], room[3 * p : 3 * p + work_size(n, p)], room[3 * p + work_size(n, p) :]
     z[0] = 1.0
     for i in range(d):
         z[intercept + i] = predicted[i]
     error = pack_errors(error_cov.reshape(1, d, d), intercept)[0]
     if spec[ACTS_ON] != PREDICTED:
-        seen = room[p : 4 * p]
+        seen = room[p : 3 * p]
         calibrate(spec, sums, fit, z, error, seen, work)
     return z, seen, error, work, aside
 
@@ -2187,7 +2177,7 @@ def run_block(
     d, n_actions = tape.context.shape[1], spec[N_ACTIONS]
     p = d + spec[INTERCEPT]
     errors = pack_errors(tape.error_cov, spec[INTERCEPT])
-    room = np.ones(d + 4 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
+    room = np.ones(d + 3 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
     memory = sums.reshape(sums.size), fit.reshape(fit.size), extra
     given = spec, tuning, plan, known, tape, errors, benchmark
     return play_block(given, memory, totals, record_at, next_record, start, (records, arm_errors), written, room)
@@ -2207,7 +2197,7 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
     width, report = fit_width(p), p + packed_size(p) + REPORT
     shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
     x, z = part(vectors, 0, d), part(vectors, d, p)
-    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 3 * p)
+    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 2 * p)
     predicted = part(z, spec[INTERCEPT], d)
     learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):
