@@ -225,6 +225,17 @@ def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any
     assert share == 0
 
 
+def test_the_first_rounds_say_nothing_of_the_curve() -> None:
+    """2 p K of them, though there is a curve before."""
+    policy, rounds = mb.meb_dr(2, 4), skewed_rounds(np.random.default_rng(3), 16, skewed="contexts")
+    before, after = mb.replay(policy, rounds[:15]), mb.replay(policy, rounds)
+    assert curve_of(before, 4)[0].any()
+    assert not before.sums[-1].any()
+    assert curve_of(before, 4)[1] == 0
+    assert after.sums[-1, 0] == 1
+    assert curve_of(after, 4)[1] > 0
+
+
 def test_what_the_rewards_say_of_the_curve_fades_and_is_merged() -> None:
     rng = np.random.default_rng(2)
     policy = mb.meb_dr(2, 4, discount=0.99)
