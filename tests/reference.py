@@ -261,7 +261,7 @@ class SlowMebDr:
             k3 = np.maximum(1 - 0.25 * sixths / np.maximum(cubes**2, 1e-300), 0) * cubes / n
             most = np.sqrt(np.maximum(np.diag(self.Sx), 0))
             self.alpha = np.clip(np.cbrt(k3 / 2), -most, most)
-            self.alpha[self.alpha**2 < 1e-3 * np.diag(about_mean)] = 0
+            self.alpha[self.alpha**2 < 0.1 * np.diag(about_mean)] = 0
         if self.left:
             self.share = share(*np.array(self.left).T)
         x, sigma = np.array(self.x), np.array(self.sigma)

@@ -155,12 +155,24 @@ def test_inverse_mills_agrees_with_scipy_far_out() -> None:
         (-2.0, 0.0, 0.25, -0.5),
         (2.0, 0.0, 0.0, 0.0),
         (2.0, 0.0, -0.1, 0.0),
-        (1e-4, 0.0, 3.0, 0.0),
+        (0.2, 0.0, 3.0, 0.1 ** (1 / 3)),
+        (0.15, 0.0, 3.0, 0.0),
     ],
-    ids=["right", "left", "doubtful", "in doubt", "more than the signal", "likewise left", "constant", "overstated error", "negligible"],
+    ids=[
+        "right",
+        "left",
+        "doubtful",
+        "in doubt",
+        "more than the signal",
+        "likewise left",
+        "constant",
+        "overstated error",
+        "slight",
+        "negligible",
+    ],
 )
 def test_the_exponential_part_has_the_third_cumulant(k3: float, k3_se: float, signal: float, alpha: float) -> None:
-    policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 4.0
+    policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 2.0
     state = policy.init()
     state.sums[5, [kernels.COUNT, kernels.TERMS, kernels.TERMS + 1, -1]] = n, n * mean, n * (v + mean**2), n * k3
     state.sums[6, -1], state.fit[4, 1] = n**2 * k3_se**2, signal

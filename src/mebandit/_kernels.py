@@ -44,7 +44,7 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 
 # The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
 SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
-LEAST_SKEWED = 1e-3  # an exponential part with less of the variance than this is none
+LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
 CURVE_END = 3.0  # standard deviations from the mean; what lies further out may be the error's
 FIRST_SHARE = 0.5  # before the rewards say anything
 SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
