@@ -201,7 +201,8 @@ class SlowMebDr:
         for i in np.flatnonzero(self.alpha):
             if not self.follows and sigma[i, i] > 0:
                 sd = np.sqrt(v[i, i])
-                h[i] = departure(np.clip(x[i] - mean[i], -3 * sd, 3 * sd), self.alpha[i], v[i, i], sigma[i, i])
+                most = 3 * np.sqrt(sigma[i, i])
+                h[i] = np.clip(departure(np.clip(x[i] - mean[i], -3 * sd, 3 * sd), self.alpha[i], v[i, i], sigma[i, i]), -most, most)
         return linear + self.share * h, h
 
     def reliability(self, sigma: Floats) -> float:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
+from mebandit import _kernels as kernels
 from mebandit import schedules, states
 from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
@@ -222,6 +223,23 @@ def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any
     alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(1), 8000, skewed="error")), p)
     assert alpha[-2:] == pytest.approx([0.88, -0.88], abs=0.1)
     assert share == 0
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-40, 1.0, 1e40])
+def test_the_curve_is_a_number_for_errors_and_rewards_of_any_size(scale: float) -> None:
+    """Also where the exponential part has all of the variance; and a small error moves little."""
+    policy, state = mb.meb_dr(2, 4), mb.meb_dr(2, 4).init()
+    for round in skewed_rounds(np.random.default_rng(4), 200, skewed="contexts"):
+        state = policy.advance(state, round._replace(reward=scale * round.reward))
+    assert 0 <= curve_of(state, 4)[1] <= 2
+    state.fit[5, :4] = np.sqrt(state.fit[4, [4, 8, 11, 13]])
+    z, work = np.array([1.0, -3.0, -3.0, -3.0]), np.empty(200)
+    for s in (0.0, 5e-324, 1e-100, 1e-17, 1e-12, 1e-6, 1.0, 1e6, 1e50):
+        error, seen = np.zeros(10), np.empty(8)
+        error[[4, 7, 9]] = s
+        kernels.calibrate(policy.spec, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
+        assert np.isfinite(seen).all()
+        assert np.abs(seen[:4] - z).max() <= 4 * s + 6 * np.sqrt(s)
 
 
 def test_the_first_rounds_say_nothing_of_the_curve() -> None:

@@ -45,7 +45,7 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 # The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
 SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
 LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
-CURVE_END = 3.0  # standard deviations from the mean; what lies further out may be the error's
+CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
 FIRST_SHARE = 0.5  # before the rewards say anything
 SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
 MOST_SHARE = 2.0  # alpha errs low, as the third moment is cut off, so that more than 1 can be right
@@ -1383,7 +1383,7 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
     With `CURVED` each skewed coordinate also has a share of its `departure` h(a) from linearity, a = x~ - mu cut off at 3 standard
-    deviations. `out` then has h after x^.
+    deviations of x~, and h at 3 of the error. `out` then has h after x^.
     """
     n_actions = spec[N_ACTIONS]
     size = packed_size(p)
@@ -1415,10 +1415,11 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     solve_factored(total, p, solved)
     k = 0
     for i in range(p):
-        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
-            v = diagonal[i]
-            most = CURVE_END * math.sqrt(v)
-            out[p + i] = departure(max(min(away[i], most), -most), curve[i], v, error[k])
+        v = diagonal[i]
+        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > _MIN_PIVOT * v:
+            far, most = CURVE_END * math.sqrt(v), CURVE_END * math.sqrt(error[k])
+            h = departure(max(min(away[i], far), -far), curve[i], v, error[k])
+            out[p + i] = max(min(h, most), -most)
             out[i] += curve[p] * out[p + i]
         out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
@@ -1508,8 +1509,10 @@ def refit_share(spec, sums, fit, p):
     row = sums.size - row_width(p)
     if sums[row + DEPARTING] > 0.0:
         kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
-        share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / (sums[row + DEPARTURE_SQ] + kappa)
-        fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
+        information = sums[row + DEPARTURE_SQ] + kappa
+        if 0.0 < information < np.inf:
+            share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
+            fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
 
 
 @jit
