@@ -146,6 +146,23 @@ def doubly_robust_estimate(
     return theta, G, psi
 
 
+def departure(a: float, alpha: float, v: float, s: float) -> float:
+    """s (ψ(a) + a/v), ψ the score of N(0, v - α²) + α (Exp - 1)."""
+    if alpha < 0:
+        return -departure(-a, -alpha, v, s)
+    sd = np.sqrt(v - alpha**2)
+    z = (a + alpha) / sd - sd / alpha
+    psi = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)) / sd - 1 / alpha
+    return float(s * (psi + a / v))
+
+
+def share(e: Floats, departed: Floats) -> float:
+    """λ by least squares of e on θ'h, with one more round that says 1/2 with weight κ = 4 mean e²; cut off at 0 and 2."""
+    weight = np.sqrt(4 * np.mean(e**2))
+    found = np.linalg.lstsq(np.append(departed, weight)[:, None], np.append(e, 0.5 * weight), rcond=None)[0]
+    return float(np.clip(found[0], 0, 2))
+
+
 class SlowMebDr:
     """The policy meb_dr, one round at a time, with whole matrices and the history kept: nothing is updated, everything is recomputed."""
 
@@ -164,26 +181,29 @@ class SlowMebDr:
         self.Sx: Floats | None = None
         self.follows = False
         self.calibrated_at = 0
-        self.curves = [(0.0, 0.0)] * d
+        self.alpha = np.zeros(d)
+        self.share = 0.0
+        self.left: list[tuple[float, float]] = []
+        """e, θ'h: what the linear predictor leaves of a reward, and what the curve would explain"""
 
     def recent_mean(self) -> Floats:
         weights = (1 - 1 / self.memory) ** np.arange(len(self.x))[::-1]
         return np.asarray(weights @ np.array(self.x) / weights.sum())
 
-    def predictor(self, x: Floats, sigma: Floats) -> Floats:
-        """x̂ = x̃ - Σe (Sx + Σe)^-1 (x̃ - μ), and the quadratic term of skewed coordinates."""
+    def predictor(self, x: Floats, sigma: Floats) -> tuple[Floats, Floats]:
+        """x̂ = x̃ - Σe (Sx + Σe)^-1 (x̃ - μ) + λ h, and h, the departures of skewed coordinates."""
+        h = np.zeros(self.d)
         if self.Sx is None:
-            return x.copy()
+            return x.copy(), h
         mean = self.recent_mean() if self.follows else np.mean(self.x, axis=0)
         v = self.Sx + sigma
-        found: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
-        if not self.follows:
-            for i in range(self.d):
-                coefficient, k3 = self.curves[i]
+        linear: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
+        for i in np.flatnonzero(self.alpha):
+            if not self.follows and sigma[i, i] > 0:
                 sd = np.sqrt(v[i, i])
-                b = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
-                found[i] += coefficient * sigma[i, i] / v[i, i] * (b**2 - v[i, i] - k3 / v[i, i] * b)
-        return found
+                most = 3 * np.sqrt(sigma[i, i])
+                h[i] = np.clip(departure(np.clip(x[i] - mean[i], -3 * sd, 3 * sd), self.alpha[i], v[i, i], sigma[i, i]), -most, most)
+        return linear + self.share * h, h
 
     def reliability(self, sigma: Floats) -> float:
         own, error = np.diag(sigma if self.Sx is None else self.Sx), np.diag(sigma)
@@ -191,13 +211,16 @@ class SlowMebDr:
 
     def propensities(self, x: Floats, sigma: Floats) -> Floats:
         robust = self.evidence > 2.5 * np.sqrt(self.evidence_sq)
-        scores = self.theta_dr @ x if robust else self.theta_rc @ self.predictor(x, sigma)
+        scores = self.theta_dr @ x if robust else self.theta_rc @ self.predictor(x, sigma)[0]
         best = scores == scores.max()
         return np.where(best, (1 - self.k * self.floor) / best.sum() + self.floor, self.floor)
 
     def learn(self, x: Floats, sigma: Floats, action: int, pi: float, r: float) -> None:
-        n, seen, c = len(self.x) + 1, self.predictor(x, sigma), self.reliability(sigma)
+        n, (seen, h), c = len(self.x) + 1, self.predictor(x, sigma), self.reliability(sigma)
         f = self.theta_rc @ seen
+        departed = self.theta_rc[action] @ h
+        if n >= 2 * self.d * self.k and departed != 0:
+            self.left.append((r - f[action] + self.share * departed, departed))
         y = f + (np.arange(self.k) == action) * (r - f) / pi
         first, second = int(np.argmax(f)), int(np.argmax(self.theta_dr @ x))
         if first != second and c < 1:
@@ -235,11 +258,13 @@ class SlowMebDr:
                 D = np.sqrt(low) * most
             self.Sx = v - D @ mean_error @ D
             n, cut = len(self.x), np.array(self.cut).reshape(-1, d)
-            for i in range(d):
-                cube, sixth, u = (cut[:, i] ** 3).sum(), (cut[:, i] ** 6).sum(), about_mean[i, i]
-                k3, k4 = cube / n, (cut[:, i] ** 4).sum() / n - 3 * u**2
-                spread = max(k4 + 2 * u**2 - k3**2 / u, 0.5 * u**2)
-                self.curves[i] = ((1 - 4 * sixth / cube**2) * k3 / spread, k3) if cube**2 > 4 * sixth else (0.0, 0.0)
+            cubes, sixths = (cut**3).sum(axis=0), (cut**6).sum(axis=0)
+            k3 = np.maximum(1 - 0.25 * sixths / np.maximum(cubes**2, 1e-300), 0) * cubes / n
+            most = np.sqrt(np.maximum(np.diag(self.Sx), 0))
+            self.alpha = np.clip(np.cbrt(k3 / 2), -most, most)
+            self.alpha[self.alpha**2 < 0.1 * np.diag(about_mean)] = 0
+        if self.left:
+            self.share = share(*np.array(self.left).T)
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([weight for weight, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)

@@ -41,7 +41,7 @@ def policies(k, d):
 WORLDS = [
     (Gaussian(error_cov=1.0), policies(2, 5)),
     (THREE, policies(3, 2)),
-    (Gaussian(context="exponential", error="uniform"), [mb.meb(2, 5, guard="always")]),
+    (Gaussian(context="exponential", error="uniform"), [mb.meb(2, 5, guard="always"), mb.meb_dr(2, 5, intercept=True, discount=0.99)]),
     (HeartSteps(), [mb.meb(2, 7), mb.meb_dr(2, 7)]),
     (Drifting(world=Gaussian(error_cov=1.0), mean=1.0, theta=0.5, period=30), [mb.meb_dr(2, 5)]),
     (Misreported(world=ExampleB1(), factor=0.5), [mb.meb(2, 2, guard="never")]),

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import integrate, special, stats
 
+import mebandit as mb
 from mebandit import _kernels as kernels
 from tests import reference
 
@@ -111,6 +112,87 @@ def test_clip_to_floor_keeps_the_floor_and_the_sum(weights: list[float], share: 
         np.testing.assert_allclose(p, before, atol=1e-9)
     if k == 2 and allowed.all():
         assert abs(p[1] - reference.clip_two_arms(before[1], floor)) < 1e-9
+
+
+@given(st.floats(0.05, 1.0), st.floats(0.1, 10.0), st.floats(0.01, 10.0), st.floats(-8.0, 12.0), st.sampled_from([-1.0, 1.0]))
+def test_the_departure_is_that_of_the_score_of_an_exponentially_modified_normal(
+    skewed: float, signal: float, s: float, away: float, sign: float
+) -> None:
+    """psi(a) by differences of scipy's log density."""
+    v, alpha = signal + s, skewed * np.sqrt(signal)
+    a, sd = away * np.sqrt(v), np.sqrt(v - alpha**2)
+    density, step = stats.exponnorm(alpha / sd, -alpha, sd), 1e-4 * np.sqrt(v)
+    psi = (density.logpdf(a + step) - density.logpdf(a - step)) / (2 * step)
+    found = kernels.departure(sign * a, sign * alpha, v, s)
+    np.testing.assert_allclose(found, sign * s * (psi + a / v), rtol=1e-5, atol=1e-5 * s / np.sqrt(v))
+
+
+@pytest.mark.parametrize("s", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("a", [-2.5, -1.0, 0.0, 0.7, 3.0, 8.0])
+def test_the_curve_is_the_posterior_mean_of_an_exponential_context(a: float, s: float) -> None:
+    """x = Exp - 1 and x~ = x + N(0, s): E[x | x~ = a] by quadrature."""
+
+    def weighted(x: float, power: int) -> float:
+        return float(x**power * np.exp(-(x + 1) - (a - x) ** 2 / (2 * s)))
+
+    bounds = (-1.0, max(a, 0) + 12 * np.sqrt(s))
+    mean = integrate.quad(weighted, *bounds, args=(1,))[0] / integrate.quad(weighted, *bounds, args=(0,))[0]
+    assert a - s * a / (1 + s) + kernels.departure(a, 1.0, 1 + s, s) == pytest.approx(mean, rel=1e-6, abs=1e-8)
+
+
+def test_inverse_mills_agrees_with_scipy_far_out() -> None:
+    z = np.concatenate([np.linspace(-60, 40, 2001), [-20.0, np.nextafter(-20, -21), -1e8, 1e8, -1e150, 1e150]])
+    expected = [-v if v < -1e3 else np.exp(stats.norm.logpdf(v) - special.log_ndtr(v)) for v in z]
+    np.testing.assert_allclose([kernels.inverse_mills(v) for v in z], expected, rtol=2e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize(
+    ("k3", "k3_se", "signal", "alpha"),
+    [
+        (2.0, 0.0, 3.0, 1.0),
+        (-2.0, 0.0, 3.0, -1.0),
+        (2.0, 2.0, 3.0, 0.75 ** (1 / 3)),
+        (2.0, 4.1, 3.0, 0.0),
+        (2.0, 0.0, 0.25, 0.5),
+        (-2.0, 0.0, 0.25, -0.5),
+        (2.0, 0.0, 0.0, 0.0),
+        (2.0, 0.0, -0.1, 0.0),
+        (0.2, 0.0, 3.0, 0.1 ** (1 / 3)),
+        (0.15, 0.0, 3.0, 0.0),
+    ],
+    ids=[
+        "right",
+        "left",
+        "doubtful",
+        "in doubt",
+        "more than the signal",
+        "likewise left",
+        "constant",
+        "overstated error",
+        "slight",
+        "negligible",
+    ],
+)
+def test_the_exponential_part_has_the_third_cumulant(k3: float, k3_se: float, signal: float, alpha: float) -> None:
+    policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 2.0
+    state = policy.init()
+    state.sums[5, [kernels.COUNT, kernels.TERMS, kernels.TERMS + 1, -1]] = n, n * mean, n * (v + mean**2), n * k3
+    state.sums[6, -1], state.fit[4, 1] = n**2 * k3_se**2, signal
+    width = state.fit.shape[1]
+    kernels.refit_curve(state.sums.ravel(), 5 * state.sums.shape[1], 1, state.fit.ravel(), 4 * width)
+    assert state.fit[5, 0] == pytest.approx(alpha, rel=1e-12)
+
+
+@given(st.integers(1, 400), st.integers(0, 2**32 - 1), st.floats(0.01, 100.0), st.floats(-1.0, 4.0))
+def test_the_share_of_the_curve_is_a_ridge_regression(n: int, seed: int, scale: float, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    departed = scale * rng.normal(size=n)
+    e = share * departed + scale * rng.normal(size=n)
+    policy = mb.meb_dr(2, 3)
+    state = policy.init()
+    state.sums[-1, :4] = n, e @ e, departed @ departed, departed @ e
+    kernels.refit_share(policy.spec, state.sums.ravel(), state.fit.ravel(), 3)
+    assert state.fit[5, 3] == pytest.approx(reference.share(e, departed), rel=1e-9, abs=1e-12)
 
 
 def test_draw_follows_the_probabilities() -> None:

@@ -1,6 +1,7 @@
 """The live learner: any order of rewards, nothing lost, nothing changed by a refused call."""
 
 import copy
+import hashlib
 import json
 import os
 import signal
@@ -269,6 +270,17 @@ def test_a_file_is_read_only_with_its_own_policy(tmp_path: Path) -> None:
     assert mb.Learner.load(tmp_path / "s.json", policy=mb.meb(2, 2, floor=floor)).policy.floor is floor  # type: ignore[attr-defined]
     mb.Learner(mb.meb(np.int64(2), 2, warmup=np.int64(30), floor=np.float64(0.1)), seed=1).save(tmp_path / "n.json")  # type: ignore[arg-type]
     assert mb.Learner.load(tmp_path / "n.json").policy == mb.meb(2, 2, warmup=30, floor=0.1)
+
+
+def test_a_state_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
+    """As before there was a row for what the rewards say of the curve."""
+    learner, path = mb.Learner(mb.meb_dr(2, 2), seed=1), tmp_path / "s.json"
+    learner.save(path)
+    body = {name: part for name, part in json.loads(path.read_text()).items() if name != "sha256"}
+    body["state"] = states.to_plain(learner.state._replace(sums=learner.state.sums[:-1]))
+    path.write_text(json.dumps(body | {"sha256": hashlib.sha256(json.dumps(body).encode()).hexdigest()}))
+    with pytest.raises(mb.LogError, match=r"state file must hold a state of its policy; got one of other shapes in .*s\.json"):
+        mb.Learner.load(tmp_path / "s.json")
 
 
 def test_a_subclass_is_a_class_of_its_own() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
+from mebandit import _kernels as kernels
 from mebandit import schedules, states
 from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
@@ -27,7 +28,7 @@ RECIPES: dict[str, Any] = {
     "meb_dr": lambda k, d, **o: mb.meb_dr(k, d, **o),
     "dr on x̃": lambda k, d, **o: mb.meb_dr(k, d, method="dr", context="predicted", **o),
     "rc on the recent": lambda k, d, **o: mb.meb_dr(k, d, method="rc", context="ew_blp", weights="unit", discount=0.99, **o),
-    "meb on blp": lambda k, d, **o: mb.meb(k, d, context="blp", weights="precision", **o),
+    "meb on blp": lambda k, d, **o: mb.meb(k, d, context="blp", weights="precision", curved=True, **o),
 }
 
 
@@ -73,8 +74,8 @@ def test_every_recipe_keeps_the_contract(name: str, k: int, intercept: bool) -> 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "oracle"])
 @pytest.mark.parametrize(
     "environment",
-    [Gaussian(error_cov=np.stack([0.1 * np.eye(5), np.eye(5)])), ExampleB1(), HeartSteps(noise_sd=0.5)],
-    ids=["two-level error", "B.1", "HeartSteps"],
+    [Gaussian(error_cov=np.stack([0.1 * np.eye(5), np.eye(5)]), context="exponential"), ExampleB1(), HeartSteps(noise_sd=0.5)],
+    ids=["two-level error, skewed", "B.1", "HeartSteps"],
 )
 def test_stepwise_is_compiled_is_replayed_bit_for_bit(name: str, environment: Environment) -> None:
     policy = RECIPES[name](2, environment.dim, refit=schedules.Steps((30,), (1, 0)) if name == "meb" else 1, intercept=name == "greedy")
@@ -159,7 +160,7 @@ def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
             sigma = np.full((d, d), 5 * 0.81) * (t > 40)
             seen = x + rng.choice([-0.9, 0.9]) * x[0] * (t > 40)
         else:
-            x = rng.exponential(1, d) ** 2 if world == "skewed" else rng.normal(0, 1, d) + 2 * np.sin(t / 30)
+            x = rng.exponential(1, d) ** [1, 2] * [1, -0.5] if world == "skewed" else rng.normal(0, 1, d) + 2 * np.sin(t / 30)
             sigma = np.array([[0.4, 0.1], [0.1, 0.3]]) * rng.integers(1, 4) * (t > 40)
             seen = x + rng.multivariate_normal(np.zeros(d), sigma)
         observation = Observation(seen, sigma, np.ones(k, dtype=bool), t)
@@ -175,8 +176,10 @@ def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
     assert (state.extra[1], state.extra[2]) == pytest.approx((slow.evidence, slow.evidence_sq), rel=1e-6)
     assert (followed > rounds / 2) == (world == "drifting")
     assert (switched > 0) == (world == "B.1")
-    cut = np.array(slow.cut)
-    assert world != "skewed" or ((cut**3).sum(axis=0) ** 2 > 4 * (cut**6).sum(axis=0)).all()
+    assert state.fit[2 * k + 1, d] == pytest.approx(slow.share, rel=1e-6)
+    if world == "skewed":
+        assert np.sign(slow.alpha).tolist() == [1, -1]
+        assert 0 < slow.share < 2
 
 
 def test_merged_memories_of_meb_dr_add_up() -> None:
@@ -186,6 +189,83 @@ def test_merged_memories_of_meb_dr_add_up() -> None:
     np.testing.assert_array_equal(merged.sums, first.sums + second.sums)
     np.testing.assert_array_equal(merged.extra, first.extra + second.extra)
     assert np.isfinite(policy.theta(merged)).all()
+
+
+def skewed_rounds(rng: np.random.Generator, n: int, *, skewed: str, first: int = 1) -> list[Round]:
+    """Uniform play in a world of a constant, a normal and two skewed features, the second mirrored; `skewed`: "contexts" or the "error"."""
+    rounds, theta = [], np.array([[0.0, 1.0, 1.0, 1.0], [0.0, -1.0, 1.0, -1.0]])
+    for t in range(first, first + n):
+        odd = (rng.exponential(1, 2) - 1) * [1, -1]
+        plain, normal = rng.normal(0, 1, 2), rng.normal(0, 1, 2)
+        x = np.array([1.0, normal[0], *(odd if skewed == "contexts" else plain)])
+        e = np.array([0.0, normal[1], *(plain if skewed == "contexts" else odd)])
+        action = int(rng.integers(2))
+        observation = Observation(x + e, np.diag([0.0, 1, 1, 1]), np.ones(2, dtype=bool), t)
+        rounds.append(Round(observation, action, np.full(2, 0.5), float(theta[action] @ x + rng.normal(0, 0.3))))
+    return rounds
+
+
+def curve_of(state: LinearState, p: int) -> tuple[reference.Floats, float]:
+    """alpha of every feature, and the share of the curve that is used."""
+    return state.fit[5, :p], float(state.fit[5, p])
+
+
+@pytest.mark.parametrize("make", [mb.meb_dr, lambda *shape, **o: mb.meb(*shape, context="blp", curved=True, **o)], ids=["meb_dr", "meb"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any, intercept: bool) -> None:
+    """With exponential contexts and a normal error the curve is right. With the skewness in the error it is wrong, and not used."""
+    policy = make(2, 4, intercept=intercept)
+    p = 4 + intercept
+    alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(0), 8000, skewed="contexts")), p)
+    assert not alpha[:-2].any(), "what is constant or normal has no curve"
+    assert alpha[-2:] == pytest.approx([0.88, -0.88], abs=0.1), "1 but for what lies beyond 4 standard deviations"
+    assert share == pytest.approx(1.35, abs=0.2), "1 but for that"
+    alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(1), 8000, skewed="error")), p)
+    assert alpha[-2:] == pytest.approx([0.88, -0.88], abs=0.1)
+    assert share == 0
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-40, 1.0, 1e40])
+def test_the_curve_is_a_number_for_errors_and_rewards_of_any_size(scale: float) -> None:
+    """Also where the exponential part has all of the variance; and a small error moves little."""
+    policy, state = mb.meb_dr(2, 4), mb.meb_dr(2, 4).init()
+    for round in skewed_rounds(np.random.default_rng(4), 200, skewed="contexts"):
+        state = policy.advance(state, round._replace(reward=scale * round.reward))
+    assert 0 <= curve_of(state, 4)[1] <= 2
+    state.fit[5, :4] = np.sqrt(state.fit[4, [4, 8, 11, 13]])
+    z, work = np.array([1.0, -3.0, -3.0, -3.0]), np.empty(200)
+    for s in (0.0, 5e-324, 1e-100, 1e-17, 1e-12, 1e-6, 1.0, 1e6, 1e50):
+        error, seen = np.zeros(10), np.empty(8)
+        error[[4, 7, 9]] = s
+        kernels.calibrate(policy.spec, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
+        assert np.isfinite(seen).all()
+        assert np.abs(seen[:4] - z).max() <= 4 * s + 6 * np.sqrt(s)
+
+
+def test_the_first_rounds_say_nothing_of_the_curve() -> None:
+    """2 p K of them, though there is a curve before."""
+    policy, rounds = mb.meb_dr(2, 4), skewed_rounds(np.random.default_rng(3), 16, skewed="contexts")
+    before, after = mb.replay(policy, rounds[:15]), mb.replay(policy, rounds)
+    assert curve_of(before, 4)[0].any()
+    assert not before.sums[-1].any()
+    assert curve_of(before, 4)[1] == 0
+    assert after.sums[-1, 0] == 1
+    assert curve_of(after, 4)[1] > 0
+
+
+def test_what_the_rewards_say_of_the_curve_fades_and_is_merged() -> None:
+    rng = np.random.default_rng(2)
+    policy = mb.meb_dr(2, 4, discount=0.99)
+    first = mb.replay(policy, skewed_rounds(rng, 300, skewed="contexts"))
+    later = policy.update(first, *skewed_rounds(rng, 1, skewed="contexts", first=301))
+    assert later.sums[-1, 0] == 0.99 * first.sums[-1, 0] + 1
+    second = mb.replay(policy, skewed_rounds(rng, 500, skewed="contexts"))
+    merged = policy.merge(first, second)
+    n, ee, hh, he = first.sums[-1, :4] + second.sums[-1, :4]
+    share = (he + 2 * ee / n) / (hh + 4 * ee / n)
+    assert 0 < share < 2
+    assert share != curve_of(first, 4)[1]
+    assert curve_of(merged, 4)[1] == pytest.approx(share, rel=1e-12)
 
 
 @pytest.mark.parametrize("environment", [Gaussian(error_cov=0.0), HeartSteps(burden_error_var=0.0)], ids=["synthetic", "HeartSteps"])
@@ -262,8 +342,8 @@ ALTERNATING = (1.0, -1.0, 1.0, -1.0, 1.0)
         (Gaussian(error_cov=2 * TWO_LEVELS), 0.75, 0.75),
         (Drifting(world=Gaussian(error_cov=1.0), mean=ALTERNATING), 0.75, 0.75),
         (Drifting(world=Gaussian(error_cov=2.0), mean=ALTERNATING), 0.75, 0.75),
-        (Gaussian(error_cov=1.0, context="exponential"), 0.75, 0.9),
-        (Gaussian(error_cov=2.0, context="exponential"), 0.75, 1.0),
+        (Gaussian(error_cov=1.0, context="exponential"), 0.7, 0.75),
+        (Gaussian(error_cov=2.0, context="exponential"), 0.7, 0.82),
         (ExampleB1(), 1.0, 0.5),
     ],
     ids=["σ²=.1", "σ²=1", "σ²=2", "two levels 1", "two levels 2", "drift 1", "drift 2", "skew 1", "skew 2", "B.1"],

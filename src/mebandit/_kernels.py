@@ -50,6 +50,16 @@ EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 5
 EVIDENCE_NEEDED = 2.5  # standard errors
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
+# The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
+SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
+LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
+CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
+FIRST_SHARE = 0.5  # before the rewards say anything
+SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
+MOST_SHARE = 2.0  # alpha errs low, as the third moment is cut off, so that more than 1 can be right
+SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
+DEPARTING, LEFT_SQ, DEPARTURE_SQ, DEPARTURE_LEFT = 0, 1, 2, 3  # the sums that the share is solved from
+
 # What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
 # these numbers on.
 LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 1 << 8, 1 << 16, 1 << 24, 1 << 25
@@ -1230,9 +1240,11 @@ def add_outer(meat, psi, m, p, apart):
 #
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
-# cross moments stand, rows 2K to 2K + 2 have sums of a^3, a^4 and a^6, a = x~ - mean so far, cut off at 4 standard deviations.
+# cross moments stand, they have sums of a^3 and of a^6, a = x~ - mean so far, cut off at 4 standard deviations. With `CURVED` the last row
+# of all holds what the rewards say of the curve, see `learn_share`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
-# the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds what `curvature` found.
+# the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
+# the share of it that is used.
 
 
 @jit
@@ -1247,11 +1259,10 @@ def learn_context(tuning, sums, n_actions, z, error):
 @spliced
 def learn_context_of(p, tuning, sums, n_actions, z, error):
     """Take the predicted context of a round into its sums."""
-    size, width = packed_size(p), row_width(p)
-    first, gram, ending = 2 * n_actions * width, TERMS + p, TERMS + p + 2 * size + 2
-    cubes, fourths = part(sums, first + ending, p), part(sums, first + width + ending, p)
-    sixths = part(sums, first + 2 * width + ending, p)
-    steady, recent = part(sums, first + width, width), part(sums, first + 2 * width, width)
+    width, gram = row_width(p), TERMS + p
+    first = (2 * n_actions + 1) * width
+    steady, recent = part(sums, first, width), part(sums, first + width, width)
+    cubes, sixths = part(steady, width - p, p), part(recent, width - p, p)
     n, k = steady[COUNT], gram
     if n >= 10.0:
         share = 1.0 / n
@@ -1263,7 +1274,6 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
             if square > most:
                 away, square = math.copysign(math.sqrt(most), away), most
             cubes[i] += away * square
-            fourths[i] += square * square
             sixths[i] += square * square * square
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
@@ -1372,7 +1382,7 @@ def refit_calibration(spec, sums, fit, p, work):
     fit[at + p + size + REPORT] = 1.0
     fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
     if spec[CURVED]:
-        curvature(sums, steady, p, fit, at + fit_width(p))
+        refit_curve(sums, steady, p, fit, at)
 
 
 @jit
@@ -1388,19 +1398,23 @@ def calibrate(spec, sums, fit, z, error, out, work):
 def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
-    With `CURVED` each coordinate also has the term in its square that a skewed distribution calls for, see `curvature`.
+    With `CURVED` each skewed coordinate also has a share of its `departure` h(a) from linearity, a = x~ - mu cut off at 3 standard
+    deviations of x~, and h at 3 of the error. `out` then has h after x^.
     """
     n_actions = spec[N_ACTIONS]
     size = packed_size(p)
     at = 2 * n_actions * fit_width(p)
     for i in range(p):
         out[i] = z[i]
+    if spec[CURVED]:
+        for i in range(p):
+            out[p + i] = 0.0
     if fit[at + p + size + REPORT] == 0.0:
         return
     follows = fit[at + p + size + KAPPA] == 1.0
     steady = (2 * n_actions + 1) * row_width(p)
     row = steady + row_width(p) if follows else steady
-    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), 2 * p)
+    context, signal, curve = part(sums, row, TERMS + p), part(fit, at + p, size), part(fit, at + fit_width(p), p + 1)
     total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
     diagonal, rest = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p)
     k, share = 0, 1.0 / context[WEIGHT]
@@ -1417,10 +1431,12 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     solve_factored(total, p, solved)
     k = 0
     for i in range(p):
-        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
-            v = diagonal[i]
-            a = max(min(away[i], 3.0 * math.sqrt(v)), -3.0 * math.sqrt(v))
-            out[i] += curve[i] * error[k] / v * (a * a - v - curve[p + i] / v * a)
+        v = diagonal[i]
+        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > _MIN_PIVOT * v:
+            far, most = CURVE_END * math.sqrt(v), CURVE_END * math.sqrt(error[k])
+            h = departure(max(min(away[i], far), -far), curve[i], v, error[k])
+            out[p + i] = max(min(h, most), -most)
+            out[i] += curve[p] * out[p + i]
         out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
             out[i] -= error[k + j - i] * solved[j]
@@ -1429,27 +1445,90 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
 
 
 @seldom
-def curvature(sums, steady, p, fit, at):
-    """The quadratic term of E[x_i | x~_i] for skewed coordinates x_i and a symmetric error of variance s: coefficients and k3 into the fit.
+def departure(a, alpha, v, s):
+    """h(a) = s (psi(a) + a / v): how far E[x | x~] = x~ + s psi (Tweedie's formula for a normal error of variance s) is from linear.
 
-    With k3, k4 the third and fourth cumulants of x~_i (the error adds nothing to k3) and v = var x~_i, the square that is uncorrelated
-    with x~_i is q = a^2 - v - (k3 / v) a, a = x~_i - mu cut off at 3 sd, with coefficient (s / v) k3 / (k4 + 2 v^2 - k3^2 / v).
-    It is taken as far as the skewness is significant: times 1 - 4 var(k3) / k3^2, var(k3) = mean a^6 / n.
+    psi is the score, the derivative of the log density, of x~ - mu = N(0, V) + alpha (Exp - 1), V = v - alpha^2: with
+    z = (a + alpha) / sqrt(V) - sqrt(V) / alpha, psi(a) = phi(z) / Phi(z) / sqrt(V) - 1 / alpha; mirrored for alpha < 0.
+    """
+    sign = math.copysign(1.0, alpha)
+    a, alpha = sign * a, sign * alpha
+    sd = math.sqrt(v - alpha * alpha)
+    z = (a + alpha) / sd - sd / alpha
+    psi = inverse_mills(z) / sd - 1.0 / alpha
+    return sign * s * (psi + a / v)
+
+
+@seldom
+def inverse_mills(z):
+    """phi(z) / Phi(z); by its continued fraction where both would vanish."""
+    if z < -20.0:
+        return -z + 1.0 / (-z + 2.0 / (-z + 3.0 / (-z + 4.0 / (-z + 5.0 / -z))))
+    return 0.3989422804014327 * math.exp(-0.5 * z * z) / normal_cdf(z)
+
+
+@seldom
+def refit_curve(sums, steady, p, fit, at):
+    """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
+
+    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
+    of a^3, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean a^6 / n; none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
-    powers = steady - width + TERMS + p + 2 * packed_size(p) + 2
+    cubes, sixths = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
+    signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
     k = 0
     for i in range(p):
-        cube, noise = sums[powers + i], 4.0 * sums[powers + 2 * width + i]
-        fit[at + i] = 0.0
         mean = sums[steady + TERMS + i] / n
         v = sums[steady + TERMS + p + k] / n - mean * mean
+        cube, doubt = cubes[i], SKEWNESS_DOUBT * sixths[i]
+        curve[i] = 0.0
+        if cube * cube > doubt and v > 0.0 and signal[k] > 0.0:
+            k3 = (1.0 - doubt / (cube * cube)) * abs(cube) / n
+            alpha = min((0.5 * k3) ** (1.0 / 3.0), math.sqrt(signal[k]))
+            if alpha * alpha > LEAST_SKEWED * v:
+                curve[i] = math.copysign(alpha, cube)
         k += p - i
-        if cube * cube > noise and v > 0.0:
-            k3, k4 = cube / n, sums[powers + width + i] / n - 3.0 * v * v
-            spread = max(k4 + 2.0 * v * v - k3 * k3 / v, 0.5 * v * v)
-            fit[at + i] = (1.0 - noise / (cube * cube)) * k3 / spread
-            fit[at + p + i] = k3
+
+
+@spliced
+def learn_share(spec, sums, fit, extra, seen, p, action, reward):
+    """What the reward of a round says of the share lambda of the curve that is right, into the last row of the sums.
+
+    With theta of the action taken, e = r - theta'x^ + lambda theta'h is what the linear predictor leaves, and lambda theta'h should explain
+    it: sums of 1, e^2, (theta'h)^2 and theta'h e. Rounds without a departure h say nothing.
+    """
+    n_actions = spec[N_ACTIONS]
+    if extra[LEARNED] < SHARE_FROM * p * n_actions:
+        return
+    e, departed = reward, 0.0
+    start, end = reach(action, n_actions)
+    for b in range(start, end):
+        if same(b, action):
+            theta = part(fit, b * fit_width(p), p)
+            departed = dot(theta, part(seen, p, p), p)
+            e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
+    if departed != 0.0:
+        row = sums.size - row_width(p)
+        sums[row + DEPARTING] += 1.0
+        sums[row + LEFT_SQ] += e * e
+        sums[row + DEPARTURE_SQ] += departed * departed
+        sums[row + DEPARTURE_LEFT] += departed * e
+
+
+@spliced
+def refit_share(spec, sums, fit, p):
+    """lambda = (sum theta'h e + kappa / 2) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
+
+    Ridge regression about 1/2: the posterior mean with a prior of standard deviation 1/2.
+    """
+    row = sums.size - row_width(p)
+    if sums[row + DEPARTING] > 0.0:
+        kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
+        information = sums[row + DEPARTURE_SQ] + kappa
+        if 0.0 < information < np.inf:
+            share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
+            fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
 
 
 @jit
@@ -1660,8 +1739,11 @@ def number_of_fits(spec):
 
 @spliced
 def refit_context(spec, sums, fit, p, work):
-    if spec[ACTS_ON] != PREDICTED and calibration_is_due(spec, sums, fit, p):
-        refit_calibration(spec, sums, fit, p, work)
+    if spec[ACTS_ON] != PREDICTED:
+        if calibration_is_due(spec, sums, fit, p):
+            refit_calibration(spec, sums, fit, p, work)
+        if spec[CURVED]:
+            refit_share(spec, sums, fit, p)
 
 
 @spliced
@@ -1696,6 +1778,8 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
         else:
             learn_sums(spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight)
         if spec[ACTS_ON] != PREDICTED:
+            if spec[CURVED]:
+                learn_share(spec, sums, fit, extra, seen, p, action, reward)
             learn_context(tuning, sums, n_actions, z, error)
         start, end = reach(action, n_actions)
         for b in range(start, end):
@@ -1715,8 +1799,8 @@ def take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed,
 
 @seldom
 def discount(sums, factor, n_actions, p):
-    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2, and the powers that end row 2K) stays."""
-    first, last = (2 * n_actions + 1) * row_width(p) - p, (2 * n_actions + 3) * row_width(p)
+    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2) stays."""
+    first, last = (2 * n_actions + 1) * row_width(p), (2 * n_actions + 3) * row_width(p)
     for k in range(sums.size):
         if not first <= k < last:
             sums[k] *= factor
@@ -1814,24 +1898,24 @@ def aside_size(p):
 @jit
 def room_size(n_actions, p):
     """Room for a single round."""
-    return 2 * p + packed_size(p) + work_size(n_actions, p) + aside_size(p)
+    return 3 * p + packed_size(p) + work_size(n_actions, p) + aside_size(p)
 
 
 @spliced
 def single_round(spec, sums, fit, predicted, error_cov, room):
-    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or its best linear predictor; the
+    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads, z or what `calibrate` writes; the
     packed error covariance; and scratch room. All of them lie in `room`."""
     d, intercept = predicted.size, spec[INTERCEPT]
     p = d + intercept
     size, n_work = packed_size(p), work_size(spec[N_ACTIONS], p)
-    z, seen, error, at = part(room, 0, p), part(room, 0, p), part(room, 2 * p, size), 2 * p + size
+    z, seen, error, at = part(room, 0, p), part(room, 0, p), part(room, 3 * p, size), 3 * p + size
     work, aside = part(room, at, n_work), part(room, at + n_work, aside_size(p))
     z[0] = 1.0
     for i in range(d):
         z[intercept + i] = predicted[i]
     write_packed(error_cov, intercept, error)
     if spec[ACTS_ON] != PREDICTED:
-        seen = part(room, p, p)
+        seen = part(room, p, 2 * p)
         calibrate(spec, sums, fit, z, error, seen, work)
     return z, seen, error, work, aside
 
@@ -2135,7 +2219,7 @@ def run_block(
     d, n_actions = tape.context.shape[1], spec[N_ACTIONS]
     p = d + spec[INTERCEPT]
     errors = pack_errors(tape.error_cov, spec[INTERCEPT])
-    room = np.ones(d + 2 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
+    room = np.ones(d + 3 * p), np.empty(n_actions), np.empty(work_size(n_actions, p)), np.empty(aside_size(p))
     memory = sums.reshape(sums.size), fit.reshape(fit.size), extra
     given = spec, tuning, plan, known, tape, errors, benchmark
     return play_block(given, memory, totals, record_at, next_record, start, (records, arm_errors), written, room)
@@ -2155,7 +2239,7 @@ def play_block(given, memory, totals, record_at, next_record, start, recorded, w
     width, report = fit_width(p), p + packed_size(p) + REPORT
     shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
     x, z = part(vectors, 0, d), part(vectors, d, p)
-    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, p)
+    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 2 * p)
     predicted = part(z, spec[INTERCEPT], d)
     learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):

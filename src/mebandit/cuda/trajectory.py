@@ -195,7 +195,7 @@ def kernel(recipe: Recipe) -> Any:
         x, z, blp, noise = (
             cuda.local.array(d, float64),
             cuda.local.array(p, float64),
-            cuda.local.array(p, float64),
+            cuda.local.array(2 * p, float64),
             cuda.local.array(d, float64),
         )
         for j in range(n_sums):

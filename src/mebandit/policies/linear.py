@@ -62,7 +62,7 @@ class LinearPolicy:
     """what the decision reads: "predicted", x̃ itself; "blp", its best linear predictor of x; "ew_blp", the same about a mean that
     forgets; "auto", whichever of the two means predicts better"""
     curved: bool = False
-    """whether the predictor has a quadratic term for coordinates that are significantly skewed"""
+    """whether the predictor is curved where coordinates are skewed, as far as the rewards bear that out"""
     memory: float = 20.0
     """rounds over which the forgetting mean averages"""
     weights: str = "unit"
@@ -220,8 +220,9 @@ class LinearPolicy:
     def init(self) -> LinearState:
         k, p = self.n_actions, self.n_features
         calibrates = self.context != "predicted"
+        rows = 3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1)
         state = LinearState(
-            sums=np.zeros((3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1), _kernels.row_width(p))),
+            sums=np.zeros((rows + (calibrates and self.curved), _kernels.row_width(p))),
             fit=np.zeros((2 * k + 2 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
             extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
         )
@@ -307,7 +308,7 @@ class LinearPolicy:
             return Moments(state.sums[: 2 * k + 1], k, p)
         own = np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])])
         own[:k, _kernels.COUNT] = state.sums[:k, _kernels.COUNT]
-        pull = state.sums[2 * k + 3 :, : p * p].reshape(k, p, p)
+        pull = state.sums[2 * k + 3 : 3 * k + 3, : p * p].reshape(k, p, p)
         own[:k, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:k, :p])
         return Moments(own, k, p)
 
@@ -334,7 +335,8 @@ def meb_dr(n_actions: int, dim: int, *, method: str = "auto", **options: Any) ->
     """The policy to take by default: it acts on a calibrated context, and falls back on the doubly robust fit where that earns more.
 
     x̂_t = x̃_t - Σe,t (Sx + Σe,t)^-1 (x̃_t - μ_t) is the best linear predictor of x_t (`context="auto"`: μ_t the mean of x̃ so far, or one
-    that forgets, whichever predicts x̃ better; `curved=True`: with a quadratic term for coordinates that are significantly skewed).
+    that forgets, whichever predicts x̃ better). For skewed coordinates it is curved (`curved=True`): by a share, learned from the rewards,
+    of how far E[x | x̃] is from linear where x̃ is normal plus exponential.
     Two fits are kept. Regression calibration: least squares of r on x̂ in the arm. Doubly robust: from every round, with pseudo-outcomes
     y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a) and rounds weighted by the reliability of x̃ (`weights="precision"`),
     θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃]
