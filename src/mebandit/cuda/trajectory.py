@@ -162,7 +162,7 @@ def kernel(recipe: Recipe) -> Any:
     n_actions, intercept = spec[k.N_ACTIONS], spec[k.INTERCEPT]
     p = d + intercept
     n_sums, n_fit, n_extra = recipe.sums, recipe.fit, recipe.extra
-    n_work, n_aside = int(_kernels.work_size(n_actions, p)), int(_kernels.aside_size(p))
+    n_work, n_aside, n_seen = int(_kernels.work_size(n_actions, p)), int(_kernels.aside_size(p)), 2 * p
     width, report = int(_kernels.fit_width(p)), p + p * (p + 1) // 2 + k.REPORT
     shown = n_actions if spec[k.WEIGHTING] == k.PSEUDO and spec[k.READS] != k.READS_CALIBRATED else 0
     guarded_code, learns, calibrates = k.GUARDED, spec[k.RULE] <= k.ROBUST, spec[k.ACTS_ON] != k.PREDICTED
@@ -195,7 +195,7 @@ def kernel(recipe: Recipe) -> Any:
         x, z, blp, noise = (
             cuda.local.array(d, float64),
             cuda.local.array(p, float64),
-            cuda.local.array(2 * p, float64),
+            cuda.local.array(n_seen, float64),
             cuda.local.array(d, float64),
         )
         for j in range(n_sums):
