@@ -1398,8 +1398,7 @@ def calibrate(spec, sums, fit, z, error, out, work):
 def calibrate_of(p, spec, sums, fit, z, error, out, work):
     """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
 
-    With `CURVED` each skewed coordinate also has a share of its `departure` h(a) from linearity, a = x~ - mu cut off at 3 standard
-    deviations of x~, and h at 3 of the error. `out` then has h after x^.
+    With `CURVED` each skewed coordinate also has a share of its `bounded_departure` h from linearity; `out` then has h after x^.
     """
     n_actions = spec[N_ACTIONS]
     size = packed_size(p)
@@ -1431,17 +1430,25 @@ def calibrate_of(p, spec, sums, fit, z, error, out, work):
     solve_factored(total, p, solved)
     k = 0
     for i in range(p):
-        v = diagonal[i]
-        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > _MIN_PIVOT * v:
-            far, most = CURVE_END * math.sqrt(v), CURVE_END * math.sqrt(error[k])
-            h = departure(max(min(away[i], far), -far), curve[i], v, error[k])
-            out[p + i] = max(min(h, most), -most)
-            out[i] += curve[p] * out[p + i]
+        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
+            h = bounded_departure(away[i], curve[i], diagonal[i], error[k])
+            out[p + i] = h
+            out[i] += curve[p] * h
         out[i] -= error[k] * solved[i]
         for j in range(i + 1, p):
             out[i] -= error[k + j - i] * solved[j]
             out[j] -= error[k + j - i] * solved[i]
         k += p - i
+
+
+@seldom
+def bounded_departure(a, alpha, v, s):
+    """`departure`, with a cut off at 3 standard deviations of x~, and h at 3 of the error; none for a negligible error."""
+    if not s > _MIN_PIVOT * v:
+        return 0.0
+    far, most = CURVE_END * math.sqrt(v), CURVE_END * math.sqrt(s)
+    h = departure(max(min(a, far), -far), alpha, v, s)
+    return max(min(h, most), -most)
 
 
 @seldom
