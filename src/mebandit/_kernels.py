@@ -414,6 +414,15 @@ def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, a
 
 @jit
 def solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+    """`solve_aside_of` with the most usual dimension known to the compiler."""
+    if p == 5:
+        solve_aside_of(5, arm, ridge, correction, guard, sums, fit, n_actions, aside)
+    else:
+        solve_aside_of(p, arm, ridge, correction, guard, sums, fit, n_actions, aside)
+
+
+@spliced
+def solve_aside_of(p, arm, ridge, correction, guard, sums, fit, n_actions, aside):
     """Copy what is needed, solve carefully, and copy back what was found."""
     size, row, at = packed_size(p), arm * row_width(p), arm * fit_width(p)
     theta, kept, target, found = part(fit, at, p), part(fit, at + p, size), part(aside, 4 * size, p), part(aside, 3 * size, size)
