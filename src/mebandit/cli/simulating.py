@@ -15,7 +15,7 @@ from mebandit.workers import Workers
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for the report page.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same numbers.")
 def demo(out: Path, seed: int) -> None:
-    """See in half a minute what measurement error does to a bandit.
+    """See in a minute what measurement error does to a bandit.
 
     Compares the paper's policy with the usual ones in simulation, prints the comparison and writes a report page.
     """
