@@ -74,12 +74,12 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(text)
     command = [sys.executable, "-m", "mebandit.cli", "simulate", "spec.toml", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    cells = tmp_path / "out" / "cells"
-    while process.poll() is None and not (cells.exists() and any(cells.glob("*.curves.csv"))):
+    cells = tmp_path / "out" / "cells"  # a cell is finished once the last of its files is there
+    while process.poll() is None and not (cells.exists() and any(cells.glob("*.effort.json"))):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    finished = list(cells.glob("*.curves.csv"))
+    finished = list(cells.glob("*.effort.json"))
     assert 1 <= len(finished) < 4
     again = run("simulate", "spec.toml", "--out", "out", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
