@@ -157,9 +157,9 @@ def departure(a: float, alpha: float, v: float, s: float) -> float:
 
 
 def share(e: Floats, departed: Floats) -> float:
-    """λ by least squares of e on θ'h, with one more round that says 1/2 with weight κ = 4 mean e²; cut off at 0 and 2."""
+    """λ by least squares of e on θ'h, with one more round that says 1 with weight κ = 4 mean e²; cut off at 0 and 2."""
     weight = np.sqrt(4 * np.mean(e**2))
-    found = np.linalg.lstsq(np.append(departed, weight)[:, None], np.append(e, 0.5 * weight), rcond=None)[0]
+    found = np.linalg.lstsq(np.append(departed, weight)[:, None], np.append(e, weight), rcond=None)[0]
     return float(np.clip(found[0], 0, 2))
 
 
@@ -170,11 +170,13 @@ class SlowMebDr:
         self.k, self.d, self.floor, self.memory, self.ridge = k, d, floor, memory, ridge
         self.x: list[Floats] = []
         self.sigma: list[Floats] = []
-        self.calibrated: list[tuple[int, float, Floats, float]] = []
-        """action, weight, x̂, reward: the rounds of regression calibration"""
+        self.calibrated: list[tuple[int, float, Floats, Floats, float]] = []
+        """action, weight, x̂, Σe, reward: the rounds of regression calibration"""
+        self.nu = self.u = 0.0
+        """the noise of the rewards by the variance of ⟨θ, x⟩, and 1 - reliability of a mean round"""
         self.rounds: list[tuple[float, Floats, Floats, int, float, float]] = []
         """c, x̃, x̂, action, propensity, reward: the rounds of the doubly robust fit"""
-        self.cut: list[Floats] = []
+        self.cubes: list[Floats] = []
         self.innovations: list[tuple[Floats, Floats]] = []
         self.evidence = self.evidence_sq = 0.0
         self.theta_rc, self.theta_dr = np.zeros((k, d)), np.zeros((k, d))
@@ -226,11 +228,13 @@ class SlowMebDr:
         if first != second and c < 1:
             self.evidence = 0.998 * self.evidence + y[second] - y[first]
             self.evidence_sq = 0.998**2 * self.evidence_sq + (y[second] - y[first]) ** 2
-        self.calibrated.append((action, n / (n + 40 * self.d * (1 - c)), seen, r))
+        precise = (self.nu + self.u) / (self.nu + 1 - c) if self.nu > 0 else 1.0
+        self.calibrated.append((action, precise * n / (n + 40 * self.d * (1 - c)), seen, sigma, r))
         self.rounds.append((c, x, seen, action, pi, r))
         if len(self.x) >= 10:
             mean, sd = np.mean(self.x, axis=0), np.std(self.x, axis=0)
-            self.cut.append(np.clip(x - mean, -4 * sd, 4 * sd))
+            cut = np.clip(x - mean, -5 * sd, 5 * sd)
+            self.cubes.append(cut**3 - 3 * sd**2 * cut)
         if self.x:
             self.innovations.append((x - self.recent_mean(), sigma))
         self.x.append(x)
@@ -257,19 +261,34 @@ class SlowMebDr:
                     kappa = 0.5 * (low + high)
                 D = np.sqrt(low) * most
             self.Sx = v - D @ mean_error @ D
-            n, cut = len(self.x), np.array(self.cut).reshape(-1, d)
-            cubes, sixths = (cut**3).sum(axis=0), (cut**6).sum(axis=0)
-            k3 = np.maximum(1 - 0.25 * sixths / np.maximum(cubes**2, 1e-300), 0) * cubes / n
+            r = ((v - mean_error) / np.sqrt(np.outer(np.diag(v), np.diag(v))))[np.triu_indices(d, 1)]
+            if d > 1:
+                n = len(self.innovations) if self.follows else len(self.x)
+                self.Sx[~np.eye(d, dtype=bool)] *= max(0, 1 - 2 * r.size / (n * (r**2).sum()))
+            n, h = len(self.x), np.array(self.cubes).reshape(-1, d)
+            cubes, squares = h.sum(axis=0), (h**2).sum(axis=0)
+            k3 = np.maximum(1 - 0.25 * squares / np.maximum(cubes**2, 1e-300), 0) * cubes / n
             most = np.sqrt(np.maximum(np.diag(self.Sx), 0))
             self.alpha = np.clip(np.cbrt(k3 / 2), -most, most)
             self.alpha[self.alpha**2 < 0.1 * np.diag(about_mean)] = 0
+            weights = np.array([w for _, w, *_ in self.calibrated])
+            left = [w * (r - self.theta_rc[a] @ seen) ** 2 for a, w, seen, _, r in self.calibrated]
+            explained = [w * self.theta_rc[a] @ self.Sx @ self.theta_rc[a] for a, w, *_ in self.calibrated]
+            self.nu = self.u = 0.0
+            if weights.sum() > self.k * d:
+                known = self.reliability(np.average([s for *_, s, _ in self.calibrated], axis=0, weights=weights))
+                variance = sum(left) / (weights.sum() - self.k * d)
+                signal = (sum(explained) - variance * self.k * d / known) / weights.sum()
+                if signal > 0:
+                    self.u = 1 - known
+                    self.nu = max(variance / signal - self.u, 0.2)
         if self.left:
             self.share = share(*np.array(self.left).T)
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([weight for weight, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
         for a in range(self.k):
-            own = [(w, seen, r) for action, w, seen, r in self.calibrated if action == a]
+            own = [(w, seen, r) for action, w, seen, _, r in self.calibrated if action == a]
             gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d))
             self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), np.zeros(d)))
             m = np.zeros(d)

@@ -218,11 +218,45 @@ def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any
     p = 4 + intercept
     alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(0), 8000, skewed="contexts")), p)
     assert not alpha[:-2].any(), "what is constant or normal has no curve"
-    assert alpha[-2:] == pytest.approx([0.88, -0.88], abs=0.1), "1 but for what lies beyond 4 standard deviations"
-    assert share == pytest.approx(1.35, abs=0.2), "1 but for that"
+    assert alpha[-2:] == pytest.approx([0.97, -0.97], abs=0.06), "1 but for what lies beyond 5 standard deviations"
+    assert share == pytest.approx(1.1, abs=0.15), "1 but for that, and for the curve beyond 3"
     alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(1), 8000, skewed="error")), p)
-    assert alpha[-2:] == pytest.approx([0.88, -0.88], abs=0.1)
+    assert alpha[-2:] == pytest.approx([0.97, -0.97], abs=0.06)
     assert share == 0
+
+
+def test_the_third_cumulant_varies_as_little_as_about_the_last_mean() -> None:
+    """Of n normal x̃ it has the variance 6 v³ / n; sums of cubes about the mean so far would have 15 v³ / n."""
+    policy, n, runs, rng = mb.meb_dr(2, 1), 400, 300, np.random.default_rng(5)
+    found = []
+    for _ in range(runs):
+        state = policy.init()
+        for x in rng.normal(3, 2, n):
+            kernels.learn_context(policy.tuning, state.sums.ravel(), 2, np.array([x]), np.array([1.0]))
+        found.append(state.sums[5, -1] / n)
+    ratio = np.var(found) / (6 * 2**6 / n)
+    assert abs(ratio - 1) < 4.5 * np.sqrt(2 / runs) + 10 / n  # the first 10 rounds only say where the mean is
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+@pytest.mark.parametrize("n", [40, 1000])
+def test_correlations_count_as_far_as_they_are_significant(n: int, correlation: float) -> None:
+    """Sx = V - Σe, off its diagonal times 1 - 2m / (n Σ r²), r² of the m pairs of features that vary; here the first is constant."""
+    policy, rng, d = mb.meb_dr(2, 4), np.random.default_rng(n), 3
+    cov, error_cov = np.eye(d) + correlation * (1 - np.eye(d)), np.diag([0.0, 1.0, 1.0, 1.0])
+    x = np.column_stack([np.ones(n), rng.multivariate_normal(np.ones(d), cov, n) + rng.normal(size=(n, d))])
+    state = policy.init()
+    for t in range(n):
+        observation = Observation(x[t], error_cov, np.ones(2, dtype=bool), t + 1)
+        state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), float(rng.normal())))
+    seen = int(state.fit[4, 0])
+    V = np.cov(x[:seen].T, bias=True)
+    pairs = np.triu_indices(4, 1)
+    r = (V / np.sqrt(np.outer(np.diag(V), np.diag(V)).clip(1e-300)))[pairs][3:]
+    share = max(0, 1 - 2 * 3 / (seen * (r**2).sum()))
+    Sx = (V - error_cov) * np.where(np.eye(4), 1, share)
+    np.testing.assert_allclose(state.fit[4, 4:14], Sx[np.triu_indices(4)], rtol=1e-9, atol=1e-12)
+    assert (share > 0.9) == (correlation > 0 and n == 1000)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-40, 1.0, 1e40])
@@ -262,7 +296,7 @@ def test_what_the_rewards_say_of_the_curve_fades_and_is_merged() -> None:
     second = mb.replay(policy, skewed_rounds(rng, 500, skewed="contexts"))
     merged = policy.merge(first, second)
     n, ee, hh, he = first.sums[-1, :4] + second.sums[-1, :4]
-    share = (he + 2 * ee / n) / (hh + 4 * ee / n)
+    share = (he + 4 * ee / n) / (hh + 4 * ee / n)
     assert 0 < share < 2
     assert share != curve_of(first, 4)[1]
     assert curve_of(merged, 4)[1] == pytest.approx(share, rel=1e-12)

@@ -48,15 +48,18 @@ LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHT
 EVIDENCE, EVIDENCE_SQ = 1, 2
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
 EVIDENCE_NEEDED = 2.5  # standard errors
+LEAST_NOISE = 0.2  # of the variance of <theta, x>: what the reward's own noise is taken to be at least
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
 # The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
+CORRELATION_DOUBT = 2.0  # the part of the correlations' sampling variance that is taken off their squares
+SKEWNESS_END = 5.0  # standard deviations: what lies further out counts as if it were there
 SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
 LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
 CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
-FIRST_SHARE = 0.5  # before the rewards say anything
+FIRST_SHARE = 1.0  # before the rewards say anything
 SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
-MOST_SHARE = 2.0  # alpha errs low, as the third moment is cut off, so that more than 1 can be right
+MOST_SHARE = 2.0  # the curve is cut off, so that more than 1 can be right
 SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
 DEPARTING, LEFT_SQ, DEPARTURE_SQ, DEPARTURE_LEFT = 0, 1, 2, 3  # the sums that the share is solved from
 
@@ -657,8 +660,9 @@ def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, 
     fit, sum c x~ y_a = sum c u x~ r + D_a theta_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a). E[y_a | x, x~] =
     <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
     Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
-    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~. A
-    round without error says nothing on which fit is right, and counts in full.
+    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~; and
+    so do those that leave more of the reward unexplained, see `relative_precision`. A round without error says nothing on which fit is
+    right, and counts in full.
     """
     n_actions = spec[N_ACTIONS]
     width, place = row_width(p), fit_width(p)
@@ -688,7 +692,8 @@ def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, 
     start, end = reach(action, n_actions)
     for b in range(start, end):
         if same(b, action):
-            add_round(part(sums, b * width, width), p, n / (n + SETTLING * p * (1.0 - known)), seen, error, reward)
+            settled = n / (n + SETTLING * p * (1.0 - known))
+            add_round(part(sums, b * width, width), p, settled * relative_precision(spec, fit, p, known), seen, error, reward)
 
 
 @spliced
@@ -1249,8 +1254,9 @@ def add_outer(meat, psi, m, p, apart):
 #
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
-# cross moments stand, they have sums of a^3 and of a^6, a = x~ - mean so far, cut off at 4 standard deviations. With `CURVED` the last row
-# of all holds what the rewards say of the curve, see `learn_share`.
+# cross moments stand, they have sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance
+# so far. h has the mean of a^3, but as the mean so far is not the last one, sum a^3 errs by 3 v sum a: without it, h varies less (6 v^3
+# instead of 15 v^3 where x~ is normal). With `CURVED` the last row of all holds what the rewards say of the curve, see `learn_share`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
 # the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
 # the share of it that is used.
@@ -1277,13 +1283,14 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
         share = 1.0 / n
         for i in range(p):
             mean = steady[TERMS + i] * share
-            most = 16.0 * max(steady[k] * share - mean * mean, 0.0)
+            v = max(steady[k] * share - mean * mean, 0.0)
             away = z[i] - mean
-            square = away * away
+            square, most = away * away, SKEWNESS_END**2 * v
             if square > most:
                 away, square = math.copysign(math.sqrt(most), away), most
-            cubes[i] += away * square
-            sixths[i] += square * square * square
+            cube = away * (square - 3.0 * v)
+            cubes[i] += cube
+            sixths[i] += cube * cube
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
     m, k = recent[WEIGHT], gram
@@ -1329,8 +1336,10 @@ def refit_calibration(spec, sums, fit, p, work):
     """Sx = V - D S D, V = cov(x~) about the mean in use, S = mean Sigma_e, D diagonal: as much of S as V can bear.
 
     D = I if that leaves Sx positive semidefinite. Else D_jj^2 = kappa min(1, V_jj / S_jj), kappa the largest share that does, so that one
-    coordinate whose error is overstated does not spoil the others. The forgetting mean is used if asked for, or if it predicts better:
-    sum_j log(V_jj / V_jj') < 0 over the coordinates that vary; constants have no variance and no part in this.
+    coordinate whose error is overstated does not spoil the others. Off its diagonal Sx is taken as far as it is significant: times
+    1 - 2 m / (n sum r_ij^2), r_ij = (V - S)_ij / sqrt(V_ii V_jj) of m pairs, about 0 where features are independent.
+    The forgetting mean is used if asked for, or if it predicts better: sum_j log(V_jj / V_jj') < 0 over the coordinates that vary;
+    constants have no variance and no part in this.
     """
     size = packed_size(p)
     steady = (2 * spec[N_ACTIONS] + 1) * row_width(p)
@@ -1382,16 +1391,34 @@ def refit_calibration(spec, sums, fit, p, work):
             high = kappa
         kappa = 0.5 * (low + high) if step > 0 else 1.0
     plainly = step == 0
+    together = significant_share(part(work, 0, size), part(sums, row + TERMS + p + size, size), count, p)
     k = 0
     for i in range(p):
         for j in range(i, p):
             d = 1.0 if plainly else low * work[share + i] * work[share + j]
-            fit[at + p + k] = work[k] - d * sums[row + TERMS + p + size + k] / count
+            fit[at + p + k] = (work[k] - d * sums[row + TERMS + p + size + k] / count) * (1.0 if i == j else together)
             k += 1
     fit[at + p + size + REPORT] = 1.0
     fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
     if spec[CURVED]:
         refit_curve(sums, steady, p, fit, at)
+    if spec[WEIGHTING] == PSEUDO and spec[PRECISION]:
+        refit_noise(sums, fit, spec[N_ACTIONS], p, part(work, 0, size))
+
+
+@seldom
+def significant_share(v, errors, n, p):
+    """How much of the correlations of x there is to what n rounds show by chance: 1 - 2 m / (n sum r_ij^2), at least 0."""
+    pairs, squares, k = 0, 0.0, 0
+    for i in range(p):
+        at_i, at_j = k, k
+        for j in range(i, p):
+            if j > i and v[at_i] > 0.0 and v[at_j] > 0.0:
+                pairs += 1
+                squares += (v[k] - errors[k] / n) ** 2 / (v[at_i] * v[at_j])
+            k += 1
+            at_j += p - j
+    return max(1.0 - CORRELATION_DOUBT * pairs / (n * squares), 0.0) if squares > 0.0 else 0.0
 
 
 @jit
@@ -1488,7 +1515,7 @@ def refit_curve(sums, steady, p, fit, at):
     """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
 
     So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
-    of a^3, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean a^6 / n; none if that is negative.
+    of h = a^3 - 3 v a, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean h^2 / n; none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
     cubes, sixths = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
@@ -1534,9 +1561,9 @@ def learn_share(spec, sums, fit, extra, seen, p, action, reward):
 
 @spliced
 def refit_share(spec, sums, fit, p):
-    """lambda = (sum theta'h e + kappa / 2) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
+    """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
 
-    Ridge regression about 1/2: the posterior mean with a prior of standard deviation 1/2.
+    Ridge regression about 1: the posterior mean with a prior of standard deviation 1/2.
     """
     row = sums.size - row_width(p)
     if sums[row + DEPARTING] > 0.0:
@@ -1545,6 +1572,54 @@ def refit_share(spec, sums, fit, p):
         if 0.0 < information < np.inf:
             share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
             fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
+
+
+@seldom
+def refit_noise(sums, fit, n_actions, p, mean_error):
+    """nu, the variance of the rewards' own noise as a multiple of that of <theta, x>; and u, 1 - reliability of a mean round.
+
+    What regression calibration leaves has the variance s = sigma^2 + theta' var(x | x~) theta, about (nu + u) theta' Sx theta; s itself
+    adds about s K p / (n (1 - u)) to the mean of theta' Sx theta, which is taken off. nu is at least 0.2: u is not known exactly either.
+    Both are 0, and all rounds count alike, while noise could explain all of theta. They stand after the share of the curve.
+    """
+    size, width, place = packed_size(p), row_width(p), fit_width(p)
+    at = 2 * n_actions * place
+    signal = part(fit, at + p, size)
+    weight, left, explained = 0.0, 0.0, 0.0
+    for k in range(size):
+        mean_error[k] = 0.0
+    for a in range(n_actions):
+        row, theta = part(sums, a * width, width), part(fit, a * place, p)
+        weight += row[WEIGHT]
+        left += row[TERMS + p + 2 * size + 1]
+        k = 0
+        for i in range(p):
+            left -= 2.0 * theta[i] * row[TERMS + p + 2 * size + 2 + i]
+            for j in range(i, p):
+                both = theta[i] * theta[j] * (1.0 if i == j else 2.0)
+                left += both * row[TERMS + p + k]
+                explained += row[WEIGHT] * both * signal[k]
+                mean_error[k] += row[TERMS + p + size + k]
+                k += 1
+    nu, u, fitted = 0.0, 0.0, n_actions * p
+    if weight > fitted:
+        for k in range(size):
+            mean_error[k] /= weight
+        known = reliability(fit, n_actions, p, mean_error)
+        left /= weight - fitted
+        explained = (explained - left * fitted / known) / weight
+        if explained > 0.0:
+            u = 1.0 - known
+            nu = max(left / explained - u, LEAST_NOISE)
+    fit[at + place + p + 1], fit[at + place + p + 2] = nu, u
+
+
+@spliced
+def relative_precision(spec, fit, p, known):
+    """(nu + u) / (nu + 1 - known): how much less is left of the reward in this round than in a mean one; 1 where all are alike."""
+    at = (2 * spec[N_ACTIONS] + 1) * fit_width(p) + p + 1
+    nu, u = fit[at], fit[at + 1]
+    return (nu + u) / (nu + 1.0 - known) if spec[PRECISION] and nu > 0.0 else 1.0
 
 
 @jit

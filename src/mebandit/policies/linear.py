@@ -66,7 +66,7 @@ class LinearPolicy:
     memory: float = 20.0
     """rounds over which the forgetting mean averages"""
     weights: str = "unit"
-    """how rounds of different error covariance count: "unit", alike; "precision", by the reliability of x̃"""
+    """how rounds of different error covariance count: "unit", alike; "precision", by how much x̃ says"""
     discount: float = 1.0
     """what a round's weight is multiplied with in every later round, for a θ that drifts"""
     width: float = 1.0
@@ -338,10 +338,11 @@ def meb_dr(n_actions: int, dim: int, *, method: str = "auto", **options: Any) ->
     that forgets, whichever predicts x̃ better). For skewed coordinates it is curved (`curved=True`): by a share, learned from the rewards,
     of how far E[x | x̃] is from linear where x̃ is normal plus exponential.
     Two fits are kept. Regression calibration: least squares of r on x̂ in the arm. Doubly robust: from every round, with pseudo-outcomes
-    y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a) and rounds weighted by the reliability of x̃ (`weights="precision"`),
-    θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃]
-    is not what was fitted. So wherever the two disagree, the difference of the pseudo-outcomes of their actions is added up, and when it
-    says by 2.5 standard errors that the second earns more, acting on x̃, that one decides. `theta` is then always the doubly robust one.
+    y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a), θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. With `weights="precision"` rounds
+    count in the second by the reliability of x̃, in the first by the inverse of the variance that x̂ leaves of r.
+    The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃] is not what was fitted. So wherever the two
+    disagree, the difference of the pseudo-outcomes of their actions is added up, and when it says by 2.5 standard errors that the second
+    earns more, acting on x̃, that one decides. `theta` is then always the doubly robust one.
 
     `method` "rc" or "dr" acts on that fit alone, on x̂. Options: those of `meb` but stabilizer and correct_from, and context, curved,
     memory, weights, discount. The ridge is 0.1: x̂ varies less than x̃, and an arm that is rarely played is not weighted up, so that 1 would
