@@ -96,6 +96,15 @@ def name_of(part: Any) -> str:
     return str(part[0] if isinstance(part, tuple) else part)
 
 
+def version_of(path: Path) -> tuple[int, int]:
+    """Size and time of a file, by which one notices that it was changed."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise LogError(f"{path} must be there until its analysis is over; got none ({_reason(error)}).") from error
+    return found.st_size, found.st_mtime_ns
+
+
 def numbers(column: Any) -> Floats:
     """A column as floats, NaN where it is empty or holds what is no number."""
     import pyarrow as pa

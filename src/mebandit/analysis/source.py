@@ -1,4 +1,6 @@
-"""A log as checked blocks of arrays, read again and again, so that memory does not grow with the log.
+"""A log as checked blocks of arrays, gone through again and again, so that memory does not grow with the log.
+
+To parse a CSV costs more than what is then computed, so small ones are parsed once and stay in memory. All else is read again.
 
 A row that breaks a rule is a `Fault` with its file, row, column and value; rows are counted from 1, the first after the header. What
 happens to faulty rows is for the reader of the blocks to say, but none goes unnoticed.
@@ -7,6 +9,7 @@ happens to faulty rows is for the reader of the blocks to say, but none goes unn
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +28,9 @@ T = TypeVar("T")
 
 MOST = 8
 """threads that read, if nobody says how many; what each decodes at a time is sized so that as many stay within a gigabyte"""
+
+ROOM = 256 << 20
+"""bytes of CSV files that stay in memory, where they take about half as many, from one time through a log to the next"""
 
 
 class Block(NamedTuple):
@@ -55,10 +61,14 @@ class Source:
     progress: bool | Callable[[int, int], None] | None = None
     careful: set[Path] = field(default_factory=set)
     """CSV files that have to be read as text, because some of it is no number"""
+    versions: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    """size and time of each file when it was first read"""
+    kept: dict[int, list[tuple[Piece, int]]] = field(default_factory=dict)
+    """the pieces of parts that stay in memory, and their rows"""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker elsewhere needs: how rows are read. Which rows, a piece says."""
-        return self.__dict__ | {"parts": [], "careful": set(), "workers": None, "progress": None}
+        return self.__dict__ | {"parts": [], "careful": set(), "versions": {}, "kept": {}, "workers": None, "progress": None}
 
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(block) over all blocks, merged in the order of the log, whoever the workers."""
@@ -78,7 +88,7 @@ class Source:
                 self.careful.add(error.args[0])
 
     def _merged(self, fold: Callable[[Piece], T | None], merge: Callable[[T, T], T], what: str) -> T:
-        bar, found = progress_bar(max(sum(map(formats.expected_pieces, self.parts)), 1), what, self.progress), None
+        bar, found = progress_bar(self._expected, what, self.progress), None
         with hired(self.workers, most=MOST) as pool, bar as done:
             if not pool.here:
                 formats.check_readable_elsewhere(self.parts)
@@ -89,20 +99,37 @@ class Source:
             raise LogError(f"the log must hold at least one round; got none in {', '.join(map(formats.name_of, self.parts))}.")
         return found
 
+    @cached_property
+    def _expected(self) -> int:
+        """Pieces of the log, more or less."""
+        return max(sum(map(formats.expected_pieces, self.parts)), 1)
+
     def _pieces(self, workers: int) -> Iterator[Piece]:
-        before = 0
-        for part in self.parts:
-            if isinstance(part, tuple):
-                pieces = formats.table_pieces(part, self.columns, before)
-            elif part.suffix in formats.PARQUET:
-                pieces = formats.parquet_pieces(part, self.columns, before, workers=workers)
-            else:
-                pieces = formats.csv_pieces(part, self.columns, before, careful=part in self.careful)
-            rows = 0
+        before, room = 0, ROOM
+        for number, part in enumerate(self.parts):
+            is_csv = not isinstance(part, tuple) and part.suffix in formats.CSV
+            pieces = self.kept[number] if number in self.kept else self._pieces_of(part, before, workers)
+            room -= self.versions[part][0] if is_csv else 0
+            handed, rows = [], 0
             for piece, size in pieces:
                 yield piece
                 rows += size
+                if is_csv and room >= 0:
+                    handed.append((piece, size))
+            if handed:
+                self.kept[number] = handed
             before += rows
+
+    def _pieces_of(self, part: Any, before: int, workers: int) -> Iterator[tuple[Piece, int]]:
+        """The pieces of a part and their rows; a file that is read again must be the one that was read before."""
+        if isinstance(part, tuple):
+            return formats.table_pieces(part, self.columns, before)
+        found = formats.version_of(part)
+        if self.versions.setdefault(part, found) != found:
+            raise LogError(f"{part} must stay as it is until its analysis is over; got one that was changed meanwhile.")
+        if part.suffix in formats.PARQUET:
+            return formats.parquet_pieces(part, self.columns, before, workers=workers)
+        return formats.csv_pieces(part, self.columns, before, careful=part in self.careful)
 
     def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
         """The good rows of a record batch as arrays, and what is wrong with the others."""
