@@ -20,7 +20,7 @@ layers: .venv/ready
 	$(BIN)/lint-imports
 
 tests: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
