@@ -13,7 +13,7 @@ PATIENCE = 2.0
 Show = bool | Callable[[int, int], None] | None
 """None shows progress if standard error is a terminal, True always, False never; a function is called with (done, total)"""
 
-FIRST_RUN = "compiling, up to a minute; later runs start at once"
+FIRST_RUN = "compiling, about a minute; later runs start at once"
 
 
 @contextmanager
