@@ -12,9 +12,9 @@ import numpy as np
 import mebandit as mb
 from mebandit.experiments.paper.ours import worlds
 from mebandit.report import Table
+from mebandit.values import Floats
 
 WORLDS = ("synthetic", "drifting mean", "two error levels", "skewed contexts", "heavy-tailed error")
-HORIZON = 10_000
 
 
 def main() -> None:
@@ -28,19 +28,19 @@ def main() -> None:
             played = mb.simulate(
                 worlds(variance)[name],
                 policies,
-                horizon=HORIZON,
+                horizon=10_000,
                 replicates=replicates,
                 seed=2026,
                 points=2,
                 engine="cuda",
                 references=False,
             )
-            ours, *others = played.clipped_regret[:, :, -1] / HORIZON
+            ours, *others = played.of("clipped_regret")[:, :, -1]
             rows.append([name, f"{variance:g}", f"{ours.mean():.5f}", *(apart(ours, other) for other in others)])
     print(Table(["world", "σε²", "meb_dr", "against meb", "against LS + intercept"], rows).as_markdown())
 
 
-def apart(ours: np.ndarray, other: np.ndarray) -> str:
+def apart(ours: Floats, other: Floats) -> str:
     """mean ours / mean other - 1, in per cent, with the standard error of that ratio over replicates on common random numbers."""
     ratio = ours.mean() / other.mean()
     error = (ours - ratio * other).std(ddof=1) / np.sqrt(ours.size) / other.mean()

@@ -48,11 +48,11 @@ LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHT
 EVIDENCE, EVIDENCE_SQ = 1, 2
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
 EVIDENCE_NEEDED = 2.5  # standard errors
+CORRELATION_DOUBT = 2.0  # times the sampling variance of the correlations between features is taken off their squares
 LEAST_NOISE = 0.2  # of the variance of <theta, x>: what the reward's own noise is taken to be at least
 SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
 
 # The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
-CORRELATION_DOUBT = 2.0  # the part of the correlations' sampling variance that is taken off their squares
 SKEWNESS_END = 5.0  # standard deviations: what lies further out counts as if it were there
 SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
 LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
@@ -1255,11 +1255,11 @@ def add_outer(meat, psi, m, p, apart):
 # Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that
 # forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its
 # cross moments stand, they have sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance
-# so far. h has the mean of a^3, but as the mean so far is not the last one, sum a^3 errs by 3 v sum a: without it, h varies less (6 v^3
-# instead of 15 v^3 where x~ is normal). With `CURVED` the last row of all holds what the rewards say of the curve, see `learn_share`.
+# so far. h has the mean of a^3 and varies less (6 v^3 instead of 15 v^3 where x~ is normal): 3 v sum a is what sum a^3 owes to taking the
+# mean so far for the last one. With `CURVED` the last row of all holds what the rewards say of the curve, see `learn_share`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
 # the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
-# the share of it that is used.
+# the share of it that is used; then what rounds are weighed by, see `refit_noise`.
 
 
 @jit
@@ -1277,7 +1277,7 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
     width, gram = row_width(p), TERMS + p
     first = (2 * n_actions + 1) * width
     steady, recent = part(sums, first, width), part(sums, first + width, width)
-    cubes, sixths = part(steady, width - p, p), part(recent, width - p, p)
+    cubes, squares = part(steady, width - p, p), part(recent, width - p, p)
     n, k = steady[COUNT], gram
     if n >= 10.0:
         share = 1.0 / n
@@ -1290,7 +1290,7 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
                 away, square = math.copysign(math.sqrt(most), away), most
             cube = away * (square - 3.0 * v)
             cubes[i] += cube
-            sixths[i] += cube * cube
+            squares[i] += cube * cube
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
     m, k = recent[WEIGHT], gram
@@ -1408,7 +1408,7 @@ def refit_calibration(spec, sums, fit, p, work):
 
 @seldom
 def significant_share(v, errors, n, p):
-    """How much of the correlations of x there is to what n rounds show by chance: 1 - 2 m / (n sum r_ij^2), at least 0."""
+    """The share of the correlations of x that is not chance: 1 - 2 m / (n sum r_ij^2), at least 0; by chance n sum r_ij^2 is about m."""
     pairs, squares, k = 0, 0.0, 0
     for i in range(p):
         at_i, at_j = k, k
@@ -1518,13 +1518,13 @@ def refit_curve(sums, steady, p, fit, at):
     of h = a^3 - 3 v a, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean h^2 / n; none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
-    cubes, sixths = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
+    cubes, squares = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
     signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
     k = 0
     for i in range(p):
         mean = sums[steady + TERMS + i] / n
         v = sums[steady + TERMS + p + k] / n - mean * mean
-        cube, doubt = cubes[i], SKEWNESS_DOUBT * sixths[i]
+        cube, doubt = cubes[i], SKEWNESS_DOUBT * squares[i]
         curve[i] = 0.0
         if cube * cube > doubt and v > 0.0 and signal[k] > 0.0:
             k3 = (1.0 - doubt / (cube * cube)) * abs(cube) / n

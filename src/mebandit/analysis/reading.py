@@ -6,7 +6,7 @@ crossproducts, and refuse faulty rows or set them aside.
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from mebandit.correction import Correction
 from mebandit.files import check_output, write_whole
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, crossproducts, merge
+from mebandit.progress import Show
 from mebandit.values import Floats
 from mebandit.workers import Workers, checked
 
@@ -81,7 +82,7 @@ def open_reading(
     error_columns: str | Sequence[str] | None = None,
     error_needed: bool = True,
     workers: Workers = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: Show = None,
 ) -> Reading:
     """The log that the arguments of `mebandit.fit` name; nothing but its columns has been looked at."""
     names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}

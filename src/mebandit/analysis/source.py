@@ -20,7 +20,7 @@ from mebandit.analysis import formats
 from mebandit.analysis.formats import Columns, Fault, Piece
 from mebandit.checks import LogError
 from mebandit.moments import Rounds
-from mebandit.progress import progress_bar
+from mebandit.progress import Show, progress_bar
 from mebandit.values import Floats, Integers
 from mebandit.workers import Threads, Workers, hired
 
@@ -58,7 +58,7 @@ class Source:
     columns: Columns
     n_actions: int
     workers: Workers = None
-    progress: bool | Callable[[int, int], None] | None = None
+    progress: Show = None
     careful: set[Path] = field(default_factory=set)
     """CSV files that have to be read as text, because some of it is no number"""
     versions: dict[Path, tuple[int, int]] = field(default_factory=dict)
