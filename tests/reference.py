@@ -163,6 +163,19 @@ def share(e: Floats, departed: Floats) -> float:
     return float(np.clip(found[0], 0, 2))
 
 
+def drawn_together(g: Floats, variance: Floats) -> tuple[Floats, float]:
+    """Estimates of things that may be alike, drawn to their mean as far as their variances explain how they differ (empirical Bayes).
+
+    g_i ~ N(m, τ² + variance): the posterior mean with τ² = max(var(g) - mean variance, 0), and the share τ² / (τ² + variance) it keeps.
+    """
+    if len(g) < 2:
+        return g, 1.0
+    chance = variance.mean()
+    tau_sq = max(g.var(ddof=1) - chance, 0.0)
+    kept = tau_sq / (tau_sq + chance) if tau_sq > 0 else 0.0
+    return g.mean() + kept * (g - g.mean()), kept
+
+
 class SlowMebDr:
     """The policy meb_dr, one round at a time, with whole matrices and the history kept: nothing is updated, everything is recomputed."""
 
@@ -180,6 +193,8 @@ class SlowMebDr:
         self.innovations: list[tuple[Floats, Floats]] = []
         self.evidence = self.evidence_sq = 0.0
         self.theta_rc, self.theta_dr = np.zeros((k, d)), np.zeros((k, d))
+        self.common = np.zeros(d)
+        """what all arms together say θ is"""
         self.Sx: Floats | None = None
         self.follows = False
         self.calibrated_at = 0
@@ -239,10 +254,10 @@ class SlowMebDr:
             self.innovations.append((x - self.recent_mean(), sigma))
         self.x.append(x)
         self.sigma.append(sigma)
-        self.refit()
+        self.refit(action)
 
-    def refit(self) -> None:
-        d = self.d
+    def refit(self, action: int) -> None:
+        d, stale = self.d, {action}
         if len(self.innovations) >= 2 * d + 2 and not 0.98 * len(self.x) < self.calibrated_at <= len(self.x):
             self.calibrated_at = len(self.x)
             about_recent = np.mean([np.outer(e, e) for e, _ in self.innovations], axis=0)
@@ -262,14 +277,26 @@ class SlowMebDr:
                 D = np.sqrt(low) * most
             self.Sx = v - D @ mean_error @ D
             r = ((v - mean_error) / np.sqrt(np.outer(np.diag(v), np.diag(v))))[np.triu_indices(d, 1)]
+            n = len(self.innovations) if self.follows else len(self.x)
             if d > 1:
-                n = len(self.innovations) if self.follows else len(self.x)
                 self.Sx[~np.eye(d, dtype=bool)] *= max(0, 1 - 2 * r.size / (n * (r**2).sum()))
+            errs = np.diag(mean_error) > 0
+            if errs.any():
+                lost = (np.diag(mean_error) / np.diag(v))[errs]
+                before, rho = np.diag(self.Sx), np.diag(self.Sx) / np.diag(v)
+                rho[errs] = drawn_together(rho[errs], 2 * lost**2 / n)[0]
+                scale = np.sqrt(rho * np.diag(v) / before)
+                self.Sx = scale[:, None] * self.Sx * scale
             n, h = len(self.x), np.array(self.cubes).reshape(-1, d)
-            cubes, squares = h.sum(axis=0), (h**2).sum(axis=0)
-            k3 = np.maximum(1 - 0.25 * squares / np.maximum(cubes**2, 1e-300), 0) * cubes / n
-            most = np.sqrt(np.maximum(np.diag(self.Sx), 0))
-            self.alpha = np.clip(np.cbrt(k3 / 2), -most, most)
+            sd, known = np.sqrt(np.diag(about_mean)), np.diag(self.Sx) > 0
+            self.alpha = np.zeros(d)
+            if known.any():
+                noise = (h**2).sum(axis=0)[known] / n**2 / sd[known] ** 6
+                g, kept = drawn_together(h.sum(axis=0)[known] / n / sd[known] ** 3, noise)
+                doubt = 0.25 * noise.mean() * (kept + (1 - kept) / known.sum())
+                g *= np.maximum(1 - doubt / np.maximum(g**2, 1e-300), 0)
+                most = np.sqrt(np.diag(self.Sx))[known]
+                self.alpha[known] = np.clip(np.cbrt(g / 2) * sd[known], -most, most)
             self.alpha[self.alpha**2 < 0.1 * np.diag(about_mean)] = 0
             weights = np.array([w for _, w, *_ in self.calibrated])
             left = [w * (r - self.theta_rc[a] @ seen) ** 2 for a, w, seen, _, r in self.calibrated]
@@ -282,15 +309,20 @@ class SlowMebDr:
                 if signal > 0:
                     self.u = 1 - known
                     self.nu = max(variance / signal - self.u, 0.2)
+            gram = sum((w * np.outer(s, s) for _, w, s, _, _ in self.calibrated), self.ridge * np.eye(d))
+            self.common = np.linalg.solve(gram, sum((w * r * s for _, w, s, _, r in self.calibrated), np.zeros(d)))
+            stale = set(range(self.k))
         if self.left:
             self.share = share(*np.array(self.left).T)
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([weight for weight, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
         for a in range(self.k):
-            own = [(w, seen, r) for action, w, seen, _, r in self.calibrated if action == a]
-            gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d))
-            self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), np.zeros(d)))
+            if a in stale:
+                own = [(w, seen, r) for action, w, seen, _, r in self.calibrated if action == a]
+                pull = d * np.mean(self.sigma, axis=0)
+                gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d) + pull)
+                self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), pull @ self.common))
             m = np.zeros(d)
             for weight, seen_x, seen, action, pi, r in self.rounds:
                 f = self.theta_rc[a] @ seen

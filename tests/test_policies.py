@@ -148,7 +148,7 @@ def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
     The first 40 rounds have no error, so that no guard is needed later.
     """
     k, d, rounds = 2 if world == "B.1" else 3, 2, 350
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(2)
     policy = mb.meb_dr(k, d, floor=0.1, memory=8)
     slow = reference.SlowMebDr(k, d, floor=0.1, memory=8)
     state, theta = policy.init(), np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.2]])[:k]
@@ -241,7 +241,10 @@ def test_the_third_cumulant_varies_as_little_as_about_the_last_mean() -> None:
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 @pytest.mark.parametrize("n", [40, 1000])
 def test_correlations_count_as_far_as_they_are_significant(n: int, correlation: float) -> None:
-    """Sx = V - Σe, off its diagonal times 1 - 2m / (n Σ r²), r² of the m pairs of features that vary; here the first is constant."""
+    """Sx = V - Σe, off its diagonal times 1 - 2m / (n Σ r²), r² of the m pairs of features that vary; here the first is constant.
+
+    Then Sx_ii / V_ii are drawn together as far as chance explains their differences, and correlations stay.
+    """
     policy, rng, d = mb.meb_dr(2, 4), np.random.default_rng(n), 3
     cov, error_cov = np.eye(d) + correlation * (1 - np.eye(d)), np.diag([0.0, 1.0, 1.0, 1.0])
     x = np.column_stack([np.ones(n), rng.multivariate_normal(np.ones(d), cov, n) + rng.normal(size=(n, d))])
@@ -255,8 +258,46 @@ def test_correlations_count_as_far_as_they_are_significant(n: int, correlation: 
     r = (V / np.sqrt(np.outer(np.diag(V), np.diag(V)).clip(1e-300)))[pairs][3:]
     share = max(0, 1 - 2 * 3 / (seen * (r**2).sum()))
     Sx = (V - error_cov) * np.where(np.eye(4), 1, share)
+    v, before = np.diag(V)[1:], np.diag(Sx)[1:]
+    rho, _ = reference.drawn_together(before / v, 2 / v**2 / seen)
+    scale = np.append(1.0, np.sqrt(rho * v / before))
+    Sx *= np.outer(scale, scale)
     np.testing.assert_allclose(state.fit[4, 4:14], Sx[np.triu_indices(4)], rtol=1e-9, atol=1e-12)
     assert (share > 0.9) == (correlation > 0 and n == 1000)
+
+
+@pytest.mark.parametrize(("variances", "pooled"), [((1.0, 1.0, 1.0, 1.0, 1.0), True), ((0.2, 0.5, 1.0, 3.0, 9.0), False)])
+def test_features_learn_their_reliability_from_each_other_where_they_are_alike(variances: tuple[float, ...], pooled: bool) -> None:
+    """Alike, they have a fraction of the error that each had by itself; unlike, each has what it had by itself."""
+    rng, n, truth = np.random.default_rng(3), 300, np.array(variances)
+    alone, together = [], []
+    for _ in range(40):
+        policy, state = mb.meb_dr(2, 5), mb.meb_dr(2, 5).init()
+        x = rng.normal(size=(n, 5)) * np.sqrt(truth) + rng.normal(size=(n, 5)) * np.sqrt(2.0)
+        for t in range(n):
+            observation = Observation(x[t], 2 * np.eye(5), np.ones(2, dtype=bool), t + 1)
+            state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), 0.0))
+        V = x[: int(state.fit[4, 0])].var(axis=0)
+        alone.append(1 - 2 / V)
+        together.append(state.fit[4, [5, 10, 14, 17, 19]] / V)
+    rho = truth / (truth + 2)
+    before, after = (np.sqrt(np.mean((np.array(found) - rho) ** 2)) for found in (alone, together))
+    assert (0.4 * before < after < 0.75 * before) if pooled else (0.9 * before < after < 1.05 * before)
+
+
+def test_an_arm_that_was_never_played_is_what_the_others_say() -> None:
+    """Its ridge p Σ̄e draws it to the fit of all arms together; without error there is no such ridge, and it knows nothing."""
+    rng = np.random.default_rng(6)
+    for variance, near in ((1.0, True), (0.0, False)):
+        policy, state = mb.meb_dr(3, 2, method="rc"), mb.meb_dr(3, 2, method="rc").init()
+        for t in range(1, 501):
+            x = rng.normal(1, 1, 2)
+            seen = x + np.sqrt(variance) * rng.normal(size=2)
+            observation = Observation(seen, variance * np.eye(2), np.array([True, True, False]), t)
+            state = policy.advance(state, Round(observation, t % 2, np.array([0.5, 0.5, 0.0]), float(x @ [2.0, -1.0])))
+        first, second, unseen = policy.theta(state)
+        np.testing.assert_allclose([first, second], [[2.0, -1.0]] * 2, atol=0.3)
+        np.testing.assert_allclose(unseen, 0.5 * (first + second) if near else [0.0, 0.0], atol=0.2 if near else 0.0)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-40, 1.0, 1e40])

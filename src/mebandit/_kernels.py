@@ -1259,7 +1259,7 @@ def add_outer(meat, psi, m, p, apart):
 # mean so far for the last one. With `CURVED` the last row of all holds what the rewards say of the curve, see `learn_share`.
 # Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
 # the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
-# the share of it that is used; then what rounds are weighed by, see `refit_noise`.
+# the share of it that is used; then what rounds are weighed by, see `refit_noise`; and the fit of all arms together, see `refit_common`.
 
 
 @jit
@@ -1332,12 +1332,13 @@ def calibration_is_due(spec, sums, fit, p):
 
 
 @seldom
-def refit_calibration(spec, sums, fit, p, work):
+def refit_calibration(spec, tuning, sums, fit, p, work):
     """Sx = V - D S D, V = cov(x~) about the mean in use, S = mean Sigma_e, D diagonal: as much of S as V can bear.
 
     D = I if that leaves Sx positive semidefinite. Else D_jj^2 = kappa min(1, V_jj / S_jj), kappa the largest share that does, so that one
     coordinate whose error is overstated does not spoil the others. Off its diagonal Sx is taken as far as it is significant: times
-    1 - 2 m / (n sum r_ij^2), r_ij = (V - S)_ij / sqrt(V_ii V_jj) of m pairs, about 0 where features are independent.
+    1 - 2 m / (n sum r_ij^2), r_ij = (V - S)_ij / sqrt(V_ii V_jj) of m pairs, about 0 where features are independent. Then the
+    coordinates learn from each other, see `pool_reliabilities`.
     The forgetting mean is used if asked for, or if it predicts better: sum_j log(V_jj / V_jj') < 0 over the coordinates that vary;
     constants have no variance and no part in this.
     """
@@ -1398,12 +1399,16 @@ def refit_calibration(spec, sums, fit, p, work):
             d = 1.0 if plainly else low * work[share + i] * work[share + j]
             fit[at + p + k] = (work[k] - d * sums[row + TERMS + p + size + k] / count) * (1.0 if i == j else together)
             k += 1
+    errors, scale = part(sums, row + TERMS + p + size, size), part(work, size, p)
+    pool_reliabilities(part(fit, at + p, size), part(work, 0, size), errors, count, p, scale)
     fit[at + p + size + REPORT] = 1.0
     fit[at + p + size + KAPPA] = 1.0 if follows else 0.0
     if spec[CURVED]:
         refit_curve(sums, steady, p, fit, at)
-    if spec[WEIGHTING] == PSEUDO and spec[PRECISION]:
-        refit_noise(sums, fit, spec[N_ACTIONS], p, part(work, 0, size))
+    if spec[WEIGHTING] == PSEUDO:
+        if spec[PRECISION]:
+            refit_noise(sums, fit, spec[N_ACTIONS], p, part(work, 0, size))
+        refit_common(tuning[RIDGE], sums, fit, spec[N_ACTIONS], p, work)
 
 
 @seldom
@@ -1419,6 +1424,51 @@ def significant_share(v, errors, n, p):
             k += 1
             at_j += p - j
     return max(1.0 - CORRELATION_DOUBT * pairs / (n * squares), 0.0) if squares > 0.0 else 0.0
+
+
+@seldom
+def pool_reliabilities(signal, v, errors, n, p, scale):
+    """rho_i = Sx_ii / V_ii of the coordinates with error, drawn to their mean by `pooled`; correlations stay as they are.
+
+    var(rho_i) is about 2 (S_ii / V_ii)^2 / n. Features with reliabilities of their own keep them: then chance does not explain the spread.
+    """
+    m, total, squares, noise, k = 0, 0.0, 0.0, 0.0, 0
+    for i in range(p):
+        scale[i] = 1.0
+        if v[k] > 0.0 and errors[k] > 0.0:
+            rho, lost = signal[k] / v[k], errors[k] / (n * v[k])
+            m += 1
+            total += rho
+            squares += rho * rho
+            noise += 2.0 * lost * lost / n
+        k += p - i
+    mean, kept = pooled(m, total, squares, noise)
+    k = 0
+    for i in range(p):
+        if v[k] > 0.0 and errors[k] > 0.0:
+            before = signal[k]
+            signal[k] = mean * v[k] + kept * (before - mean * v[k])
+            scale[i] = math.sqrt(max(signal[k], 0.0) / before) if before > 1e-6 * v[k] else 0.0
+        k += p - i
+    k = 0
+    for i in range(p):
+        for j in range(i, p):
+            if j > i:
+                signal[k] *= scale[i] * scale[j]
+            k += 1
+
+
+@seldom
+def pooled(m, total, squares, noise):
+    """Empirical Bayes for m estimates of things that may be alike, from the sums of them, of their squares and of their variances.
+
+    Returns their mean, and the share of its distance from there that each of them keeps: 1 - variance / spread, at least 0.
+    """
+    if m < 2:
+        return total, 1.0
+    mean = total / m
+    spread = (squares - m * mean * mean) / (m - 1)
+    return mean, max(1.0 - noise / (m * spread), 0.0) if spread > 0.0 else 0.0
 
 
 @jit
@@ -1514,24 +1564,47 @@ def inverse_mills(z):
 def refit_curve(sums, steady, p, fit, at):
     """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
 
-    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
-    of h = a^3 - 3 v a, taken as far as it is significant: times 1 - var(k3) / (4 k3^2), var(k3) = mean h^2 / n; none if that is negative.
+    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. g = k3 / v^1.5,
+    from the mean of h = a^3 - 3 v a with the variance mean h^2 / n, is drawn to its mean over the coordinates by `pooled`. It is taken as
+    far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
     cubes, squares = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
     signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
+    m, total, square, noise, k = 0, 0.0, 0.0, 0.0, 0
+    for i in range(p):
+        v = variance_of(sums, steady, i, k, p)
+        curve[i] = 0.0
+        if v > 0.0 and signal[k] > 0.0:
+            g = cubes[i] / (n * v * math.sqrt(v))
+            m += 1
+            total += g
+            square += g * g
+            noise += squares[i] / (n * n * v * v * v)
+        k += p - i
+    if m == 0:
+        return
+    mean, kept = pooled(m, total, square, noise)
+    doubt = SKEWNESS_DOUBT * noise / m * (kept + (1.0 - kept) / m)
     k = 0
     for i in range(p):
-        mean = sums[steady + TERMS + i] / n
-        v = sums[steady + TERMS + p + k] / n - mean * mean
-        cube, doubt = cubes[i], SKEWNESS_DOUBT * squares[i]
-        curve[i] = 0.0
-        if cube * cube > doubt and v > 0.0 and signal[k] > 0.0:
-            k3 = (1.0 - doubt / (cube * cube)) * abs(cube) / n
-            alpha = min((0.5 * k3) ** (1.0 / 3.0), math.sqrt(signal[k]))
-            if alpha * alpha > LEAST_SKEWED * v:
-                curve[i] = math.copysign(alpha, cube)
+        v = variance_of(sums, steady, i, k, p)
+        if v > 0.0 and signal[k] > 0.0:
+            g = mean + kept * (cubes[i] / (n * v * math.sqrt(v)) - mean)
+            if g * g > doubt:
+                k3 = (1.0 - doubt / (g * g)) * abs(g)
+                alpha = min((0.5 * k3) ** (1.0 / 3.0) * math.sqrt(v), math.sqrt(signal[k]))
+                if alpha * alpha > LEAST_SKEWED * v:
+                    curve[i] = math.copysign(alpha, g)
         k += p - i
+
+
+@spliced
+def variance_of(sums, steady, i, k, p):
+    """The variance of coordinate i of x~, whose square is the k-th product."""
+    share = 1.0 / sums[steady + COUNT]
+    mean = sums[steady + TERMS + i] * share
+    return sums[steady + TERMS + p + k] * share - mean * mean
 
 
 @spliced
@@ -1620,6 +1693,78 @@ def relative_precision(spec, fit, p, known):
     at = (2 * spec[N_ACTIONS] + 1) * fit_width(p) + p + 1
     nu, u = fit[at], fit[at + 1]
     return (nu + u) / (nu + 1.0 - known) if spec[PRECISION] and nu > 0.0 else 1.0
+
+
+@seldom
+def refit_common(ridge, sums, fit, n_actions, p, work):
+    """theta of all arms together, (sum_a G_a + ridge I)^-1 sum_a c_a, which each of them is drawn to, see `solve_calibrated`.
+
+    It stands after what rounds are weighed by. Where there is nothing to be solved yet it is 0.
+    """
+    size, width, place = packed_size(p), row_width(p), fit_width(p)
+    gram, rest, common = part(work, 0, size), part(work, size, 2 * p), part(fit, (2 * n_actions + 1) * place + p + 3, p)
+    for k in range(size):
+        gram[k] = 0.0
+    k = 0
+    for i in range(p):
+        gram[k] = ridge
+        common[i] = 0.0
+        k += p - i
+    for a in range(n_actions):
+        row = part(sums, a * width, width)
+        for k in range(size):
+            gram[k] += row[TERMS + p + k]
+        for i in range(p):
+            common[i] += row[TERMS + p + 2 * size + 2 + i]
+        fit[a * place + p + size + STALE] = 1.0
+    if factor_once(gram, p, rest):
+        solve_factored(gram, p, common)
+    else:
+        for i in range(p):
+            common[i] = 0.0
+
+
+@jit
+def solve_calibrated(arm, ridge, sums, fit, p, n_actions, work):
+    """`solve_calibrated_of` with the most usual dimension known to the compiler."""
+    if p == 5:
+        solve_calibrated_of(5, arm, ridge, sums, fit, n_actions, work)
+    else:
+        solve_calibrated_of(p, arm, ridge, sums, fit, n_actions, work)
+
+
+@spliced
+def solve_calibrated_of(p, arm, ridge, sums, fit, n_actions, work):
+    """Regression calibration in one arm: theta = (sum w x^x^' + ridge I + p S)^-1 (sum w x^ r + p S theta-), S = mean Sigma_e.
+
+    theta- is the fit of all arms together. The ridge p S counts as many rounds as there are features, which vary as the error does and
+    agree with theta-: about what an arm must have seen to know better, and nothing where there is no error.
+    """
+    size, place, width = packed_size(p), fit_width(p), row_width(p)
+    row, steady = part(sums, arm * width, width), part(sums, (2 * n_actions + 1) * width, width)
+    common, theta = part(fit, (2 * n_actions + 1) * place + p + 3, p), part(fit, arm * place, p)
+    a, rest = part(work, 0, size), part(work, size, 2 * p)
+    pull = quotient(float(p), max(steady[COUNT], 1.0))
+    for i in range(p):
+        theta[i] = row[TERMS + p + 2 * size + 2 + i]
+    k = 0
+    for i in range(p):
+        for j in range(p - i):
+            s = pull * steady[TERMS + p + size + k + j]
+            a[k + j] = row[TERMS + p + k + j] + s
+            theta[i] += s * common[i + j]
+            if j > 0:
+                theta[i + j] += s * common[i]
+        a[k] += ridge
+        k += p - i
+    solved = factor(a, p, rest)
+    if solved:
+        solve_factored(a, p, theta)
+    else:
+        for i in range(p):
+            theta[i] = 0.0
+    fit[arm * place + p + size + REPORT] = SOLVED if solved else SINGULAR
+    fit[arm * place + p + size + STALE] = 0.0
 
 
 @jit
@@ -1818,7 +1963,7 @@ def refit_due(spec, tuning, refit, correcting, sums, fit, p, work, aside):
 @spliced
 def refit_all(spec, tuning, correcting, sums, fit, p, work, aside):
     """Solve wherever sums have changed since the last solve."""
-    refit_context(spec, sums, fit, p, work)
+    refit_context(spec, tuning, sums, fit, p, work)
     for a in range(number_of_fits(spec)):
         refit_arm(a, spec, tuning, correcting, sums, fit, p, work, aside)
 
@@ -1829,10 +1974,10 @@ def number_of_fits(spec):
 
 
 @spliced
-def refit_context(spec, sums, fit, p, work):
+def refit_context(spec, tuning, sums, fit, p, work):
     if spec[ACTS_ON] != PREDICTED:
         if calibration_is_due(spec, sums, fit, p):
-            refit_calibration(spec, sums, fit, p, work)
+            refit_calibration(spec, tuning, sums, fit, p, work)
         if spec[CURVED]:
             refit_share(spec, sums, fit, p)
 
@@ -1842,8 +1987,11 @@ def refit_arm(a, spec, tuning, correcting, sums, fit, p, work, aside):
     """Solve for row a of the fit, if it needs that."""
     row, n_actions = a * fit_width(p) + p + packed_size(p), spec[N_ACTIONS]
     keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
-    calibrated = spec[WEIGHTING] == PSEUDO and a < n_actions
-    correction = spec[CORRECTION] if correcting and not calibrated else NO_CORRECTION
+    if spec[WEIGHTING] == PSEUDO and a < n_actions:
+        if fit[row + STALE] != 0.0:
+            solve_calibrated(a, tuning[RIDGE], sums, fit, p, n_actions, work)
+        return
+    correction = spec[CORRECTION] if correcting else NO_CORRECTION
     uncorrected = correction != NO_CORRECTION and fit[row + KAPPA] == 0.0
     if uncorrected or fit[row + STALE] != 0.0:
         write_target(a, spec, sums, fit, p)

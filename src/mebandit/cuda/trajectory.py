@@ -290,7 +290,7 @@ def kernel(recipe: Recipe) -> Any:
                         reward += theta[a, j] * x[j]
             take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
             if refits[b] and learns:
-                refit_context(spec, sums, fit, p, work)
+                refit_context(spec, tuning, sums, fit, p, work)
                 refit_arms(spec, tuning, corrects[b], sums, fit, p, work, aside)
                 for a in range(n_actions):
                     guarded += 1.0 if fit[(shown + a) * width + report] == guarded_code else 0.0
