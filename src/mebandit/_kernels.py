@@ -1564,9 +1564,9 @@ def inverse_mills(z):
 def refit_curve(sums, steady, p, fit, at):
     """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
 
-    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. g = k3 / v^1.5,
-    from the mean of h = a^3 - 3 v a with the variance mean h^2 / n, is drawn to its mean over the coordinates by `pooled`. It is taken as
-    far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
+    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
+    of h = a^3 - 3 v a, with the variance mean h^2 / n. The skewness g = k3 / v^1.5 is drawn to its mean over the coordinates by `pooled`,
+    and taken as far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
     """
     width, n = row_width(p), sums[steady + COUNT]
     cubes, squares = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
