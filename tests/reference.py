@@ -1,5 +1,6 @@
 """Slow, obvious versions of everything, written from the paper with plain NumPy and SciPy. The library never imports this file."""
 
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -256,6 +257,25 @@ class SlowMebDr:
         self.sigma.append(sigma)
         self.refit(action)
 
+    def curve(self, sd: Floats, signal: Floats) -> Floats:
+        """α of every coordinate, from the skewness of x̃, its standard deviation and Sx_jj."""
+        n, h, alpha, on = len(self.x), np.array(self.cubes).reshape(-1, self.d), np.zeros(self.d), signal > 0
+        if on.any():
+            noise = (h**2).sum(axis=0)[on] / n**2 / sd[on] ** 6
+            g, kept = drawn_together(h.sum(axis=0)[on] / n / sd[on] ** 3, noise)
+            doubt = 0.25 * noise.mean() * (kept + (1 - kept) / on.sum())
+            k3 = np.maximum(1 - doubt / np.maximum(g**2, 1e-300), 0) * g * sd[on] ** 3
+            alpha[on] = np.clip(np.cbrt(k3 / 2), -np.sqrt(signal[on]), np.sqrt(signal[on]))
+        return np.where(alpha**2 < 0.1 * sd**2, 0.0, alpha)
+
+    def least_squares(self, arms: Collection[int], pull: Floats) -> Floats:
+        """Regression calibration from the rounds of some arms, with two ridges: one towards 0, one towards what all arms say."""
+        A, b = self.ridge * np.eye(self.d) + pull, pull @ self.common
+        for action, w, seen, _, r in self.calibrated:
+            if action in arms:
+                A, b = A + w * np.outer(seen, seen), b + w * r * seen
+        return np.asarray(np.linalg.solve(A, b))
+
     def refit(self, action: int) -> None:
         d, stale = self.d, {action}
         if len(self.innovations) >= 2 * d + 2 and not 0.98 * len(self.x) < self.calibrated_at <= len(self.x):
@@ -287,17 +307,7 @@ class SlowMebDr:
                 rho[errs] = drawn_together(rho[errs], 2 * lost**2 / n)[0]
                 scale = np.sqrt(rho * np.diag(v) / before)
                 self.Sx = scale[:, None] * self.Sx * scale
-            n, h = len(self.x), np.array(self.cubes).reshape(-1, d)
-            sd, known = np.sqrt(np.diag(about_mean)), np.diag(self.Sx) > 0
-            self.alpha = np.zeros(d)
-            if known.any():
-                noise = (h**2).sum(axis=0)[known] / n**2 / sd[known] ** 6
-                g, kept = drawn_together(h.sum(axis=0)[known] / n / sd[known] ** 3, noise)
-                doubt = 0.25 * noise.mean() * (kept + (1 - kept) / known.sum())
-                g *= np.maximum(1 - doubt / np.maximum(g**2, 1e-300), 0)
-                most = np.sqrt(np.diag(self.Sx))[known]
-                self.alpha[known] = np.clip(np.cbrt(g / 2) * sd[known], -most, most)
-            self.alpha[self.alpha**2 < 0.1 * np.diag(about_mean)] = 0
+            self.alpha = self.curve(np.sqrt(np.diag(about_mean)), np.diag(self.Sx))
             weights = np.array([w for _, w, *_ in self.calibrated])
             left = [w * (r - self.theta_rc[a] @ seen) ** 2 for a, w, seen, _, r in self.calibrated]
             explained = [w * self.theta_rc[a] @ self.Sx @ self.theta_rc[a] for a, w, *_ in self.calibrated]
@@ -309,8 +319,7 @@ class SlowMebDr:
                 if signal > 0:
                     self.u = 1 - known
                     self.nu = max(variance / signal - self.u, 0.2)
-            gram = sum((w * np.outer(s, s) for _, w, s, _, _ in self.calibrated), self.ridge * np.eye(d))
-            self.common = np.linalg.solve(gram, sum((w * r * s for _, w, s, _, r in self.calibrated), np.zeros(d)))
+            self.common = self.least_squares(range(self.k), np.zeros((d, d)))
             stale = set(range(self.k))
         if self.left:
             self.share = share(*np.array(self.left).T)
@@ -319,10 +328,7 @@ class SlowMebDr:
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
         for a in range(self.k):
             if a in stale:
-                own = [(w, seen, r) for action, w, seen, _, r in self.calibrated if action == a]
-                pull = d * np.mean(self.sigma, axis=0)
-                gram = sum((w * np.outer(s, s) for w, s, _ in own), self.ridge * np.eye(d) + pull)
-                self.theta_rc[a] = np.linalg.solve(gram, sum((w * r * s for w, s, r in own), pull @ self.common))
+                self.theta_rc[a] = self.least_squares([a], d * np.mean(self.sigma, axis=0))
             m = np.zeros(d)
             for weight, seen_x, seen, action, pi, r in self.rounds:
                 f = self.theta_rc[a] @ seen
