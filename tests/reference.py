@@ -302,7 +302,7 @@ class SlowMebDr:
                 self.Sx[~np.eye(d, dtype=bool)] *= max(0, 1 - 2 * r.size / (n * (r**2).sum()))
             errs = np.diag(mean_error) > 0
             if errs.any():
-                lost = (np.diag(mean_error) / np.diag(v))[errs]
+                lost = np.minimum(np.diag(mean_error) / np.diag(v), 1)[errs]
                 before, rho = np.diag(self.Sx), np.diag(self.Sx) / np.diag(v)
                 rho[errs] = drawn_together(rho[errs], 2 * lost**2 / n)[0]
                 scale = np.sqrt(rho * np.diag(v) / before)

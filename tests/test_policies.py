@@ -285,6 +285,50 @@ def test_features_learn_their_reliability_from_each_other_where_they_are_alike(v
     assert (0.4 * before < after < 0.75 * before) if pooled else (0.9 * before < after < 1.05 * before)
 
 
+def test_an_overstated_error_does_not_make_unlike_features_alike() -> None:
+    """The error of the last feature is reported a hundred times its variance; the others keep reliabilities of 0.9 and 1/6 all the same."""
+    rng, n = np.random.default_rng(8), 2000
+    policy, state = mb.meb_dr(2, 3), mb.meb_dr(2, 3).init()
+    x = rng.normal(size=(n, 3)) * np.sqrt([9.0, 0.2, 1.0]) + rng.normal(size=(n, 3)) * np.sqrt([1.0, 1.0, 0.01])
+    for t in range(n):
+        observation = Observation(x[t], np.diag([1.0, 1.0, 100.0]), np.ones(2, dtype=bool), t + 1)
+        state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), float(rng.normal())))
+    V = x[: int(state.fit[4, 0])].var(axis=0)
+    np.testing.assert_allclose(state.fit[4, [3, 6, 8]] / V, [0.9, 1 / 6, 0.0], atol=0.03)
+
+
+def test_features_without_error_have_no_part_in_the_reliability_of_others() -> None:
+    """Three features with an error, all alike, and three without: only the first three are drawn together, and the others stay at 1."""
+    rng, n, error_cov = np.random.default_rng(9), 200, np.diag([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    policy, state = mb.meb_dr(2, 6), mb.meb_dr(2, 6).init()
+    x = rng.normal(size=(n, 6)) + rng.normal(size=(n, 6)) * np.sqrt(np.diag(error_cov))
+    for t in range(n):
+        observation = Observation(x[t], error_cov, np.ones(2, dtype=bool), t + 1)
+        state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), float(rng.normal())))
+    seen = int(state.fit[4, 0])
+    V = x[:seen].var(axis=0)
+    found = state.fit[4, 6 + np.array([0, 6, 11, 15, 18, 20])] / V
+    np.testing.assert_allclose(found[:3], reference.drawn_together(1 - 1 / V[:3], 2 / V[:3] ** 2 / seen)[0], rtol=1e-9)
+    np.testing.assert_allclose(found[3:], 1.0, rtol=1e-12)
+
+
+def test_the_fit_of_an_arm_that_is_not_offered_keeps_in_step_with_its_sums() -> None:
+    """θ is what the sums say also for an arm whose first fit moves with those of the others: solving again changes nothing."""
+    rng = np.random.default_rng(10)
+    policy, state = mb.meb_dr(3, 2), mb.meb_dr(3, 2).init()
+    for t in range(1, 401):
+        x = rng.normal(1, 1, 2)
+        allowed = np.array([True, True, t < 60])
+        pi = allowed / allowed.sum()
+        action = int(rng.choice(3, p=pi))
+        observation = Observation(x + rng.normal(size=2), np.eye(2), allowed, t)
+        state = policy.advance(state, Round(observation, action, pi, float(x @ [2.0, -1.0]) * (action - 1)))
+    again = LinearState(*(part.copy() for part in state))
+    again.fit[:6, -2] = 1.0  # all to be solved again
+    policy.refit_now(again)
+    np.testing.assert_allclose(again.fit[3:6, :2], state.fit[3:6, :2], rtol=1e-12)
+
+
 def test_an_arm_that_was_never_played_is_what_the_others_say() -> None:
     """Its ridge p Σ̄e draws it to the fit of all arms together; without error there is no such ridge, and it knows nothing."""
     rng = np.random.default_rng(6)

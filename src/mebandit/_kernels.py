@@ -1430,13 +1430,14 @@ def significant_share(v, errors, n, p):
 def pool_reliabilities(signal, v, errors, n, p, scale):
     """rho_i = Sx_ii / V_ii of the coordinates with error, drawn to their mean by `pooled`; correlations stay as they are.
 
-    var(rho_i) is about 2 (S_ii / V_ii)^2 / n. Features with reliabilities of their own keep them: then chance does not explain the spread.
+    var(rho_i) is about 2 (S_ii / V_ii)^2 / n, an overstated S_ii taken for V_ii. Features with reliabilities of their own keep them: then
+    chance does not explain the spread.
     """
     m, total, squares, noise, k = 0, 0.0, 0.0, 0.0, 0
     for i in range(p):
         scale[i] = 1.0
         if v[k] > 0.0 and errors[k] > 0.0:
-            rho, lost = signal[k] / v[k], errors[k] / (n * v[k])
+            rho, lost = signal[k] / v[k], min(errors[k] / (n * v[k]), 1.0)
             m += 1
             total += rho
             squares += rho * rho
@@ -1580,7 +1581,7 @@ def refit_curve(sums, steady, p, fit, at):
             m += 1
             total += g
             square += g * g
-            noise += squares[i] / (n * n * v * v * v)
+            noise += squares[i] / v / v / v / (n * n)  # one at a time: the cube of a small v may vanish
         k += p - i
     if m == 0:
         return
@@ -1717,6 +1718,7 @@ def refit_common(ridge, sums, fit, n_actions, p, work):
         for i in range(p):
             common[i] += row[TERMS + p + 2 * size + 2 + i]
         fit[a * place + p + size + STALE] = 1.0
+        fit[(n_actions + a) * place + p + size + STALE] = 1.0  # its pseudo-outcomes are made with the first fit
     if factor_once(gram, p, rest):
         solve_factored(gram, p, common)
     else:
@@ -1737,8 +1739,8 @@ def solve_calibrated(arm, ridge, sums, fit, p, n_actions, work):
 def solve_calibrated_of(p, arm, ridge, sums, fit, n_actions, work):
     """Regression calibration in one arm: theta = (sum w x^x^' + ridge I + p S)^-1 (sum w x^ r + p S theta-), S = mean Sigma_e.
 
-    theta- is the fit of all arms together. The ridge p S counts as many rounds as there are features, which vary as the error does and
-    agree with theta-: about what an arm must have seen to know better, and nothing where there is no error.
+    theta- is the fit of all arms together when x~ was last calibrated. The ridge p S counts as many rounds as there are features, which
+    vary as the error does and agree with theta-: about what an arm must have seen to know better, and nothing where there is no error.
     """
     size, place, width = packed_size(p), fit_width(p), row_width(p)
     row, steady = part(sums, arm * width, width), part(sums, (2 * n_actions + 1) * width, width)
