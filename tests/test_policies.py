@@ -285,6 +285,17 @@ def test_features_learn_their_reliability_from_each_other_where_they_are_alike(v
     assert (0.4 * before < after < 0.75 * before) if pooled else (0.9 * before < after < 1.05 * before)
 
 
+def test_a_very_small_feature_does_not_take_the_curve_from_the_others() -> None:
+    """The cube of its variance is too small for a number."""
+    rng, scale = np.random.default_rng(11), np.array([1e-60, 1.0, 1.0])
+    policy, state = mb.meb_dr(2, 3), mb.meb_dr(2, 3).init()
+    for t in range(1, 501):
+        x = (rng.exponential(size=3) + 0.5 * rng.normal(size=3)) * scale
+        observation = Observation(x, np.diag(0.25 * scale**2), np.ones(2, dtype=bool), t)
+        state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), float(rng.normal())))
+    np.testing.assert_allclose(curve_of(state, 3)[0][1:], 1.0, atol=0.2)
+
+
 def test_an_overstated_error_does_not_make_unlike_features_alike() -> None:
     """The error of the last feature is reported a hundred times its variance; the others keep reliabilities of 0.9 and 1/6 all the same."""
     rng, n = np.random.default_rng(8), 2000

@@ -1704,12 +1704,11 @@ def refit_common(ridge, sums, fit, n_actions, p, work):
     """
     size, width, place = packed_size(p), row_width(p), fit_width(p)
     gram, rest, common = part(work, 0, size), part(work, size, 2 * p), part(fit, (2 * n_actions + 1) * place + p + 3, p)
-    for k in range(size):
-        gram[k] = 0.0
     k = 0
     for i in range(p):
-        gram[k] = ridge
         common[i] = 0.0
+        for j in range(p - i):
+            gram[k + j] = ridge if j == 0 else 0.0
         k += p - i
     for a in range(n_actions):
         row = part(sums, a * width, width)

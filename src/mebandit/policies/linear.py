@@ -338,9 +338,9 @@ def meb_dr(n_actions: int, dim: int, *, method: str = "auto", **options: Any) ->
     that forgets, whichever predicts x̃ better). For skewed coordinates it is curved (`curved=True`): by a share, learned from the rewards,
     of how far E[x | x̃] is from linear where x̃ is normal plus exponential.
     Two fits are kept. Regression calibration: least squares of r on x̂ in the arm, drawn to the fit of all arms together by a ridge d Σ̄e.
-    Doubly robust: from every round, with pseudo-outcomes
-    y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a), θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. With `weights="precision"` rounds
-    count in the second by the reliability of x̃, in the first by the inverse of the variance that x̂ leaves of r.
+    Doubly robust: from every round, with pseudo-outcomes y = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a),
+    θ_a = (Σ c (x̃x̃' - Σe,t))^-1 Σ c x̃ y. With `weights="precision"` rounds count in the second by the reliability of x̃, in the first by
+    the inverse of the variance that x̂ leaves of r.
     The first acts on x̂. It is the more precise and, unlike the second, biased where E[x | x̃] is not what was fitted. So wherever the two
     disagree, the difference of the pseudo-outcomes of their actions is added up, and when it says by 2.5 standard errors that the second
     earns more, acting on x̃, that one decides. `theta` is then always the doubly robust one.
