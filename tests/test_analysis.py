@@ -55,6 +55,16 @@ def assert_same(found: mb.Estimate, expected: mb.Estimate, rtol: float = 1e-9) -
     np.testing.assert_allclose(found.covariance, expected.covariance, rtol=10 * rtol, atol=1e-12)
 
 
+def test_a_block_of_one_round_with_an_error_of_its_own_is_calibrated_like_the_others() -> None:
+    log = make_log(formats.ROWS + 1)
+    by_round = np.zeros((len(log), 2, 2))
+    by_round[:, 1, 1] = log["variance"]
+    alone = log.iloc[[-1]].assign(reward=1e4, stress=40.0)  # so that this round is seen in the sums
+    log = pd.concat([log.iloc[:-1], alone])
+    found = mb.fit(log, predicted=FEATURES, error_columns="0,variance", methods="rc").estimates["rc"]
+    assert_same(found, by_estimate(log, "rc", by_round))
+
+
 @given(logs(rounds=(60, 150), error=0.05), st.sampled_from(METHODS), st.booleans())
 @settings(max_examples=40)
 def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, intercept: bool) -> None:

@@ -82,8 +82,9 @@ LARGEST = 1e50
 # A propensity below this is refused in a stored log: its weight would drown everything else.
 LEAST = 1e-12
 
-# Rounds of a log that are worked on at a time: they stay in the processor's cache.
-CHUNK = 1024
+# Rounds of a log that are worked on at a time: they stay in the processor's cache, which has the same few places for all rows of a table
+# whose length is a power of two.
+CHUNK = 1016
 
 _MIN_PIVOT = 1e-12
 _U32 = np.uint64(0xFFFFFFFF)
@@ -788,20 +789,19 @@ def add_products(products, squares, errors, varying, log):
     n_actions = squares.shape[1]
     alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
     v, w, wu = np.ones((d + 2, CHUNK)), np.empty(CHUNK), np.empty(CHUNK)
-    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK, dtype=np.int64)
+    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
-        sort_by_action(log.actions, start, m, begin, order)
-        for k in range(m):
-            t = start + order[k]
-            a, u = log.actions[t], 1.0 / log.propensities[t]
-            w[k] = log.stabilizer[entry(t, log.stabilizer.shape[0]), a] * u
-            wu[k] = w[k] * u
-            v[d + 1, k] = log.rewards[t]
+        sort_by_action(log.actions[start : start + m], begin, order)
         for i in range(d):
-            to, x = v[1 + i], log.predicted[i, start : start + m]
-            for k in range(m):
-                to[k] = x[order[k]]
+            take(v[1 + i], log.predicted[i, start : start + m], order)
+        take(v[d + 1], log.rewards[start : start + m], order)
+        take(w, log.propensities[start : start + m], order)
+        for a in range(n_actions):
+            for k in range(begin[a], begin[a + 1]):
+                u = 1.0 / w[k]
+                w[k] = log.stabilizer[entry(start + order[k], log.stabilizer.shape[0]), a] * u
+                wu[k] = w[k] * u
         for a in range(n_actions):
             squares[0, a] += add_thrice(products, a, v, w, wu, begin[a], begin[a + 1])
         if varying or not alike:
@@ -809,22 +809,27 @@ def add_products(products, squares, errors, varying, log):
                 add_offered(products, squares, errors, varying, alike, log, t)
 
 
-@spliced
-def sort_by_action(actions, start, m, begin, order):
-    """The order in which the m rounds from `start` on are sorted by action, and where each action begins in it."""
-    for a in range(begin.size):
-        begin[a] = 0
-    for k in range(m):
-        begin[actions[start + k] + 1] += 1
-    for a in range(1, begin.size):
-        begin[a] += begin[a - 1]
-    for k in range(m):
-        a = actions[start + k]
-        order[begin[a]] = k
-        begin[a] += 1
-    for a in range(begin.size - 1, 0, -1):
-        begin[a] = begin[a - 1]
-    begin[0] = 0
+@jit
+def sort_by_action(actions, begin, order):
+    """The order of rounds in which those with one action follow those with another, and where each action begins in it.
+
+    Every round is written down where the next one with the action belongs, and stays there if it has that action: no branch, which
+    could not be foreseen. So `order` has room for one more.
+    """
+    n = 0
+    for a in range(begin.size - 1):
+        begin[a] = n
+        for k in range(actions.size):
+            order[n] = k
+            n += actions[k] == a
+    begin[begin.size - 1] = n
+
+
+@jit
+def take(out, x, order):
+    """x in another order."""
+    for k in range(x.size):
+        out[k] = x[order[k]]
 
 
 @summing
@@ -879,79 +884,71 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
-def add_scores(meat, totals, unit, weighting, theta, kappa, plain, beta, lever, x, log):
-    """Sums of psi psi' over the rounds of a log, or of psi by unit if there are any; see `mebandit.estimators.Scores`.
+def add_scores(meat, totals, unit, scoring, seen, log):
+    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `mebandit.estimators.Scoring`.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
-    formula was solved as it stands (`plain`). `x` is the context that is regressed on, x~ or x^; for x^, `lever` says what an error in
-    the calibration does to the estimate.
+    formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds, with a lever
+    that says what an error in it does to the estimate, or, if there is no such map, from `seen`.
     """
-    n_actions, p = theta.shape
-    d, n = x.shape
-    intercept = p - d
-    calibrated = lever.slope.shape[0] > 0
-    psi, work, taken = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.zeros((n_actions, d))
+    n_methods, n_actions, p = scoring.theta.shape
+    d, n = log.predicted.shape
+    psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.empty((d, CHUNK))
+    taken = np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
-        for b in range(n_actions):
-            write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log, work)
-            at = b * p + intercept
-            if log.errors.shape[0] == 1:
-                packed_times(log.errors, 0, theta, b, intercept, taken)
-                for i in range(d):
-                    subtract_multiple_of(psi[at + i, :m], taken[b, i], work[1])
+        for g in range(n_methods):
+            x, at, apart = log.predicted, start, scoring.weighting[g] == UNIT
+            if scoring.calibrated[g]:
+                x, at = (near, 0) if scoring.calibration.shape[0] > 0 else (seen, start)
+                apart = scoring.lever.slope.shape[0] == 0
+                for i in range(scoring.calibration.shape[0]):
+                    write_fitted(near[i, :m], scoring.calibration, i, 1, log.predicted, start)
+            for b in range(n_actions):
+                write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken)
+            if scoring.calibrated[g]:
+                add_calibration(psi, start, m, scoring.lever, log.predicted, work)
+            if totals.shape[1] == 0:
+                add_outer(meat[g], psi, m, p, apart)
             else:
                 for k in range(m):
-                    packed_times(log.errors, start + k, theta, b, intercept, taken)
-                    for i in range(d):
-                        psi[at + i, k] -= work[1, k] * taken[b, i]
-        if calibrated:
-            add_calibration(psi, start, m, lever, log.predicted, work)
-        if totals.shape[0] == 0:
-            add_outer(meat, psi, m, p, weighting == UNIT and not calibrated)
-        else:
-            for k in range(m):
-                for i in range(n_actions * p):
-                    totals[unit[start + k], i] += psi[i, k]
+                    for i in range(n_actions * p):
+                        totals[g, unit[start + k], i] += psi[i, k]
 
 
 @jit
 def add_calibration(psi, start, m, lever, predicted, work):
     """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
-    p = lever.mean.shape[1]
-    along, push = work[0, :m], work[2, :m]
+    along, p = work[0, :m], lever.mean.shape[1]
     for a in range(lever.slope.shape[0]):
-        write_centred(along, 0.0, lever.slope[a], lever.center, predicted, start)
+        write_linear(along, -inner(lever.slope[a], lever.center), lever.slope[a], predicted, start)
         for j in range(p):
-            write_centred(push, lever.mean[a, j], lever.cross[a, j], lever.center, predicted, start)
-            to, c = psi[a * p + j, :m], lever.constant[a, j]
-            for k in range(m):
-                to[k] += push[k] * along[k] - c
+            level = lever.mean[a, j] - inner(lever.cross[a, j], lever.center)
+            add_linear(psi[a * p + j, :m], along, level, lever.cross[a, j], predicted, start, lever.constant[a, j])
 
 
 @jit
-def write_centred(out, level, slope, center, x, start):
-    """out = level + slope'(x - center) at the rounds of x from `start` on."""
-    for i in range(slope.size):
-        level -= slope[i] * center[i]
-    for k in range(out.size):
-        out[k] = level
-    for i in range(slope.size):
-        subtract_multiple_of(out, -slope[i], x[i, start : start + out.size])
+def inner(a, b):
+    """a'b."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
 
 
 @jit
-def write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log, work):
-    """w x (x'theta - y) for action b and m rounds; s is left in the second row of `work`."""
+def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
+    """psi of method g for action b and the m rounds from `start` on, which x has from `at` on."""
+    theta, weighting, kappa, plain = scoring.theta[g], scoring.weighting[g], scoring.kappa[g, b], scoring.plain[g, b]
     p, d = theta.shape[1], x.shape[0]
     intercept = p - d
     away, taking, guess = work[0, :m], work[1, :m], work[2, :m]
     if weighting == PSEUDO:
-        write_fitted(guess, beta, b, 1, log.predicted, start)
-    write_fitted(away, theta, b, intercept, x, start)
+        write_fitted(guess, scoring.beta, b, 1, log.predicted, start)
+    write_fitted(away, theta, b, intercept, x, at)
     if log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1:
         nd = log.stabilizer[0, b] if log.allowed[0, b] else 0.0
-        weigh_alike(away, taking, guess, b, weighting, nd, kappa[b], plain[b], start, log)
+        weigh_alike(away, taking, guess, b, weighting, nd, kappa, plain, start, log)
     else:
         for k in range(m):
             t = start + k
@@ -959,11 +956,26 @@ def write_scores(psi, start, m, b, weighting, theta, kappa, plain, beta, x, log,
             if log.allowed[entry(t, log.allowed.shape[0]), b]:
                 nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
             played, propensity, reward = log.actions[t] == b, log.propensities[t], log.rewards[t]
-            away[k], taking[k] = weigh(away[k], guess[k], played, weighting, nd, kappa[b], plain[b], propensity, reward)
+            away[k], taking[k] = weigh(away[k], guess[k], played, weighting, nd, kappa, plain, propensity, reward)
     if intercept:
         psi[b * p, :m] = away
-    for i in range(d):
-        write_product(psi[b * p + intercept + i], away, x[i, start : start + m])
+    at_b = b * p + intercept
+    if log.errors.shape[0] == 1:
+        packed_times(log.errors, 0, theta, b, intercept, taken)
+        for i in range(d):
+            write_score(psi[at_b + i, :m], away, x[i, at : at + m], taking, taken[b, i])
+    else:
+        for k in range(m):
+            packed_times(log.errors, start + k, theta, b, intercept, taken)
+            for i in range(d):
+                psi[at_b + i, k] = away[k] * x[i, at + k] - taking[k] * taken[b, i]
+
+
+@jit
+def write_score(out, away, x, taking, taken):
+    """One row of psi, with Sigma_e theta one for all rounds."""
+    for k in range(out.size):
+        out[k] = away[k] * x[k] - taking[k] * taken
 
 
 @spliced
@@ -986,25 +998,41 @@ def weigh_alike(away, taking, guess, b, weighting, nd, kappa, plain, start, log)
 @jit
 def write_fitted(out, coefficients, b, intercept, x, start):
     """The linear function of row b of `coefficients`, its intercept first if there is one, at the rounds of x from `start` on."""
-    m = out.size
-    for k in range(m):
-        out[k] = coefficients[b, 0] if intercept else 0.0
-    for i in range(x.shape[0]):
-        subtract_multiple_of(out, -coefficients[b, intercept + i], x[i, start : start + m])
+    write_linear(out, coefficients[b, 0] if intercept else 0.0, coefficients[b, intercept:], x, start)
 
 
 @jit
-def write_product(out, a, b):
-    """out = a b, elementwise."""
-    for k in range(a.size):
-        out[k] = a[k] * b[k]
-
-
-@jit
-def subtract_multiple_of(out, c, x):
-    """out -= c x."""
+def write_linear(out, level, slope, x, start):
+    """out = level + slope'x at the rounds of x from `start` on; five features at a time, the most usual number."""
     for k in range(out.size):
-        out[k] -= c * x[k]
+        out[k] = level
+    end, single = start + out.size, slope.size % 5
+    for i in range(single):
+        x0, c0 = x[i, start:end], slope[i]
+        for k in range(out.size):
+            out[k] += c0 * x0[k]
+    for i in range(single, slope.size, 5):
+        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
+        c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
+        for k in range(out.size):
+            out[k] += c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
+
+
+@jit
+def add_linear(out, factor, level, slope, x, start, less):
+    """out += factor (level + slope'x) - less, likewise."""
+    for k in range(out.size):
+        out[k] += level * factor[k] - less
+    end, single = start + out.size, slope.size % 5
+    for i in range(single):
+        x0, c0 = x[i, start:end], slope[i]
+        for k in range(out.size):
+            out[k] += factor[k] * (c0 * x0[k])
+    for i in range(single, slope.size, 5):
+        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
+        c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
+        for k in range(out.size):
+            out[k] += factor[k] * (c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k])
 
 
 @spliced
@@ -1029,11 +1057,7 @@ def affine(x, matrix, offset, out):
     for start in range(0, n, CHUNK):
         end = min(start + CHUNK, n)
         for i in range(d):
-            to = out[i, start:end]
-            for t in range(to.size):
-                to[t] = offset[i]
-            for j in range(d):
-                subtract_multiple_of(to, -matrix[i, j], x[j, start:end])
+            write_linear(out[i, start:end], offset[i], matrix[i], x, start)
 
 
 @jit
@@ -1238,16 +1262,38 @@ def gap_sd(theta, top, next_best, intercept, error, c):
     return math.sqrt(max(variance, 0.0))
 
 
-@summing
+@jit
 def add_outer(meat, psi, m, p, apart):
-    """Sums of psi psi' over m rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero."""
+    """Sums of psi psi' over m rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero.
+
+    Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own.
+    """
     size = psi.shape[0]
-    for i in range(size):
-        for j in range(i, (i // p + 1) * p if apart else size):
-            total = 0.0
-            for k in range(m):
-                total += psi[i, k] * psi[j, k]
-            meat[i, j] += total
+    for i in range(0, size, 2):
+        below = min(i + 1, size - 1)
+        end = (below // p + 1) * p if apart else size
+        for j in range(i, end, 2):
+            beside = min(j + 1, end - 1)
+            one, two, three, four = products_of_pairs(psi[i, :m], psi[below, :m], psi[j, :m], psi[beside, :m])
+            meat[i, j] += one
+            if beside > j:
+                meat[i, beside] += two
+            if below > i and j > i:
+                meat[below, j] += three
+            if below > i and beside > j:
+                meat[below, beside] += four
+
+
+@summing
+def products_of_pairs(a, b, x, y):
+    """a'x, a'y, b'x and b'y."""
+    ax, ay, bx, by = 0.0, 0.0, 0.0, 0.0
+    for k in range(a.size):
+        ax += a[k] * x[k]
+        ay += a[k] * y[k]
+        bx += b[k] * x[k]
+        by += b[k] * y[k]
+    return ax, ay, bx, by
 
 
 # ---- the calibrated context ---------------------------------------------------------------------------------------------

@@ -317,15 +317,27 @@ def solve_log(
     moments, fits = {}, {}
     for method in methods:
         given = products
-        if method == "rc":
-            given = calibrated if error_cov is None and calibrated is not None else products.mapped(_calibrating(prepared, error_cov))
+        if method == "rc" and error_cov is not None:
+            given = products.mapped(_calibrating(prepared, error_cov))
+        elif method == "rc" and calibrated is not None:
+            given = calibrated
         moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
         correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
         fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
     lever = NO_LEVER
     if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
         lever = lever_of(products, prepared, error_cov, fits["rc"].theta)
-    return Solution(moments, fits, beta, prepared, lever, products.rounds.copy(), options)
+    scoring = Scoring(
+        weighting=np.array([_kernels.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
+        theta=np.stack([fit.theta for fit in fits.values()]),
+        kappa=np.stack([fit.kappa for fit in fits.values()]),
+        plain=np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in fits.items()]),
+        beta=beta,
+        calibrated=np.array([method == "rc" for method in fits]),
+        calibration=np.empty((0, 0)) if error_cov is None else np.ascontiguousarray(_calibrating(prepared, error_cov)[1:-1, :-1]),
+        lever=lever,
+    )
+    return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options)
 
 
 LOST = 1e-4
@@ -354,11 +366,10 @@ def check_digits(products: Crossproducts) -> None:
         raise checks.SingularMoments(f"feature {i} and the rewards must {rule}; got a relative error of {lost[i]:.1g}. {remedy}")
 
 
-def _calibrating(prepared: Calibration, error_cov: Floats | None) -> Floats:
+def _calibrating(prepared: Calibration, error_cov: Floats) -> Floats:
     """The matrix that maps (1, x̃, r) to (1, x̂, r), for one Σe."""
-    d = prepared.mean.size
-    gain = prepared.gain(np.zeros((d, d)) if error_cov is None else error_cov)
-    matrix = np.eye(d + 2)
+    gain = prepared.gain(error_cov)
+    matrix = np.eye(prepared.mean.size + 2)
     matrix[1:-1, 1:-1] -= gain
     matrix[1:-1, 0] = gain @ prepared.mean
     return matrix
@@ -401,6 +412,25 @@ def lever_of(products: Crossproducts, prepared: Calibration, error_cov: Floats, 
     return Lever(prepared.mean, b, unit[:, 0] @ to_v.T / n, Q, np.einsum("kpi,ij,kj->kp", Q, C, b))
 
 
+class Scoring(NamedTuple):
+    """How ψ of a round is computed, an entry for each method; see `_kernels.add_scores`."""
+
+    weighting: Integers
+    theta: Floats
+    """(methods, K, p)"""
+    kappa: Floats
+    """the share of the error covariance that was taken out, (methods, K)"""
+    plain: Booleans
+    """whether the paper's formula was solved as it stands, (methods, K)"""
+    beta: Floats
+    """(K, d + 1), for pseudo-outcomes"""
+    calibrated: Booleans
+    """whether the method regresses on x̂"""
+    calibration: Floats
+    """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
+    lever: Lever
+
+
 class Scores(NamedTuple):
     """Sums of ψψ' over rounds, or of ψ by unit; ψ_t = w x (x'θ - y) - s Σe,t θ, actions stacked."""
 
@@ -416,9 +446,8 @@ class Solution:
 
     moments: dict[str, Moments]
     fits: dict[str, Fit]
-    beta: Floats
     calibration: Calibration
-    lever: Lever
+    scoring: Scoring
     rounds: Floats
     options: Options
 
@@ -430,13 +459,11 @@ class Solution:
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""
         units = np.empty(0, dtype=np.int64) if unit is None else unit
-        for g, (method, fit) in enumerate(self.fits.items()):
-            x, weighting, lever = rounds.predicted, RECIPES[method][0], NO_LEVER
-            if method == "rc":
-                x, weighting, lever = self.calibration.apply(x, unpack(rounds.errors, len(x))), _kernels.UNIT, self.lever
-            plain = (fit.report == _kernels.SOLVED) & (method == "meb")
-            where = scores.meat[g], scores.totals[g], units
-            _kernels.add_scores(*where, weighting, fit.theta, fit.kappa, plain, self.beta, lever, x, rounds)
+        d = len(rounds.predicted)
+        seen = np.empty((d, 0))
+        if self.scoring.calibrated.any() and not self.scoring.calibration.size:
+            seen = self.calibration.apply(rounds.predicted, unpack(rounds.errors, d))
+        _kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""
