@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py [FILE]       prints Markdown, and writes it to FILE
 
-Needs an NVIDIA GPU and mebandit[cuda]; takes about eight minutes, most of them compiling.
+Needs an NVIDIA GPU and mebandit[cuda]; takes about ten minutes, most of them compiling.
 """
 
 import os
