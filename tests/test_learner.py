@@ -135,6 +135,14 @@ def test_no_array_makes_the_compiler_start_again() -> None:
     assert (len(_kernels.decide_live.signatures), len(_kernels.learn_live.signatures)) == known
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.longdouble, np.int8, np.uint64, int])
+def test_a_reward_is_a_number_of_any_type(kind: type) -> None:
+    learner, other = mb.Learner(mb.meb(2, 1), seed=1), mb.Learner(mb.meb(2, 1), seed=1)
+    learner.learn(learner.decide([1.0], 0.1), kind(3))
+    other.learn(other.decide([1.0], 0.1), 3.0)
+    assert learner.theta.tolist() == other.theta.tolist()
+
+
 def test_actions_are_drawn_with_the_probabilities_reported() -> None:
     learner = mb.Learner(mb.thompson(3, 1, floor=0.1), seed=2)
     for decision in drive(learner, 30, restrict=False):

@@ -86,9 +86,10 @@ def number(what: str, value: Any, rule: str = "be a number", low: float = -np.in
     """A real number in [low, high]; `rule` says in words what it must be."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         refuse(what, rule, shown(value))
-    if not -_kernels.LARGEST <= value <= _kernels.LARGEST or not low <= float(value) <= high:
+    size = float(value) if isinstance(value, np.floating) else value  # float32 does not reach to the limits, float not to every int
+    if not -_kernels.LARGEST <= size <= _kernels.LARGEST or not low <= float(size) <= high:
         refuse(what, rule, shown(value))
-    return float(value)
+    return float(size)
 
 
 def truth(what: str, value: Any) -> bool:
