@@ -646,7 +646,7 @@ def _bearable(own: pd.DataFrame) -> float:
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit.cli", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ kind = "robust_ucb"
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit.cli", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_simulate_writes_tables_and_a_page_and_resumes(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """The process is killed after its first cell; the second run repeats nothing and ends as an undisturbed run would."""
     text = SPEC.replace("horizon = 400", "horizon = 60000").replace("replicates = 4", "replicates = 10")
     (tmp_path / "spec.toml").write_text(text)
-    command = [sys.executable, "-m", "mebandit.cli", "simulate", "spec.toml", "--out", "out"]
+    command = [sys.executable, "-m", "mebandit", "simulate", "spec.toml", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     cells = tmp_path / "out" / "cells"  # a cell is finished once the last of its files is there
     while process.poll() is None and not (cells.exists() and any(cells.glob("*.effort.json"))):

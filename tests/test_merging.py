@@ -30,7 +30,7 @@ def go_on(learner: mb.Learner, rounds: int, rng: np.random.Generator) -> None:
 
 
 def merge(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit.cli", "merge", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-m", "mebandit", "merge", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("make", [mb.meb, mb.meb_dr, mb.lin_ucb])

@@ -60,7 +60,7 @@ def test_the_published_table_has_nine_cells_of_five_policies() -> None:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`mebandit paper all` with two replicates, through the command line."""
     folder = tmp_path_factory.mktemp("paper")
-    command = [sys.executable, "-m", "mebandit.cli", "paper", "all", "--replicates", "2", "--out", "out"]
+    command = [sys.executable, "-m", "mebandit", "paper", "all", "--replicates", "2", "--out", "out"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert str(folder / "out" / "report.html") in done.stdout.replace("\n", "")

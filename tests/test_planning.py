@@ -238,7 +238,7 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mebandit.cli", "plan", *arguments]
+    command = [sys.executable, "-m", "mebandit", "plan", *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 

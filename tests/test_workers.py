@@ -99,7 +99,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "mebandit.cli", *arguments]
+    return [sys.executable, "-m", "mebandit", *arguments]
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,3 +1,0 @@
-from mebandit.cli import main
-
-main()
