@@ -82,8 +82,11 @@ LARGEST = 1e50
 # A propensity below this is refused in a stored log: its weight would drown everything else.
 LEAST = 1e-12
 
-# Rounds of a log that are worked on at a time: they stay in the processor's cache, which has the same few places for all rows of a table
-# whose length is a power of two.
+# The probabilities of a stored round may be rounded: their sum may differ from 1 by this.
+ROUNDED = 1e-3
+
+# Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
+# where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
 
 _MIN_PIVOT = 1e-12
@@ -775,7 +778,7 @@ def is_distribution(propensities, a):
     for propensity in propensities:
         total += propensity
         good = good and propensity >= 0.0
-    return good and abs(total - 1.0) <= 1e-6
+    return good and abs(total - 1.0) <= ROUNDED
 
 
 @jit
@@ -898,18 +901,17 @@ def add_scores(meat, totals, unit, scoring, seen, log):
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
         for g in range(n_methods):
-            x, at, apart = log.predicted, start, scoring.weighting[g] == UNIT
+            x, at, levered = log.predicted, start, scoring.calibrated[g] and scoring.lever.slope.shape[0] > 0
             if scoring.calibrated[g]:
-                x, at = (near, 0) if scoring.calibration.shape[0] > 0 else (seen, start)
-                apart = scoring.lever.slope.shape[0] == 0
-                for i in range(scoring.calibration.shape[0]):
-                    write_fitted(near[i, :m], scoring.calibration, i, 1, log.predicted, start)
+                x, at = (near, 0) if scoring.to_calibrated.shape[0] > 0 else (seen, start)
+                for i in range(scoring.to_calibrated.shape[0]):
+                    write_fitted(near[i, :m], scoring.to_calibrated, i, 1, log.predicted, start)
             for b in range(n_actions):
                 write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken)
-            if scoring.calibrated[g]:
+            if levered:
                 add_calibration(psi, start, m, scoring.lever, log.predicted, work)
             if totals.shape[1] == 0:
-                add_outer(meat[g], psi, m, p, apart)
+                add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not levered)
             else:
                 for k in range(m):
                     for i in range(n_actions * p):
@@ -919,21 +921,12 @@ def add_scores(meat, totals, unit, scoring, seen, log):
 @jit
 def add_calibration(psi, start, m, lever, predicted, work):
     """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
-    along, p = work[0, :m], lever.mean.shape[1]
+    along, d, p = work[0, :m], lever.center.size, lever.mean.shape[1]
     for a in range(lever.slope.shape[0]):
-        write_linear(along, -inner(lever.slope[a], lever.center), lever.slope[a], predicted, start)
+        write_linear(along, -dot(lever.slope[a], lever.center, d), lever.slope[a], predicted, start)
         for j in range(p):
-            level = lever.mean[a, j] - inner(lever.cross[a, j], lever.center)
+            level = lever.mean[a, j] - dot(lever.cross[a, j], lever.center, d)
             add_linear(psi[a * p + j, :m], along, level, lever.cross[a, j], predicted, start, lever.constant[a, j])
-
-
-@jit
-def inner(a, b):
-    """a'b."""
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
 
 
 @jit
@@ -1266,7 +1259,8 @@ def gap_sd(theta, top, next_best, intercept, error, c):
 def add_outer(meat, psi, m, p, apart):
     """Sums of psi psi' over m rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero.
 
-    Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own.
+    Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own. Where rows of two actions
+    make a pair, their products are computed after all, and are zero.
     """
     size = psi.shape[0]
     for i in range(0, size, 2):

@@ -334,7 +334,7 @@ def solve_log(
         plain=np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in fits.items()]),
         beta=beta,
         calibrated=np.array([method == "rc" for method in fits]),
-        calibration=np.empty((0, 0)) if error_cov is None else np.ascontiguousarray(_calibrating(prepared, error_cov)[1:-1, :-1]),
+        to_calibrated=np.ascontiguousarray(_calibrating(prepared, error_cov)[1:-1, :-1]) if error_cov is not None else np.empty((0, 0)),
         lever=lever,
     )
     return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options)
@@ -426,7 +426,7 @@ class Scoring(NamedTuple):
     """(K, d + 1), for pseudo-outcomes"""
     calibrated: Booleans
     """whether the method regresses on x̂"""
-    calibration: Floats
+    to_calibrated: Floats
     """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
     lever: Lever
 
@@ -461,7 +461,7 @@ class Solution:
         units = np.empty(0, dtype=np.int64) if unit is None else unit
         d = len(rounds.predicted)
         seen = np.empty((d, 0))
-        if self.scoring.calibrated.any() and not self.scoring.calibration.size:
+        if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.predicted, unpack(rounds.errors, d))
         _kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
 
@@ -474,13 +474,21 @@ class Solution:
             k, p = fit.theta.shape
             bread = np.zeros((k, p, k, p))
             for a in range(k):
-                bread[a, :, a] = np.linalg.inv(fit.matrix[a]) if fit.report[a] != _kernels.SINGULAR else np.nan
+                bread[a, :, a] = _inverse(fit.matrix[a]) if fit.report[a] != _kernels.SINGULAR else np.nan
             flat = bread.reshape(k * p, k * p)
             covariance = flat @ meat @ flat.T
             found[method] = _assemble(
                 fit, self.moments[method], covariance, method=method, intercept=self.options.intercept, counted=self.rounds
             )
         return found
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """NaN where there is none."""
+    try:
+        return np.asarray(np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
 
 
 def with_model_uncertainty(
