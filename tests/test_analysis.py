@@ -239,13 +239,32 @@ def test_propensities_of_all_actions_are_checked_together(tmp_path: Path) -> Non
     log = make_log(50)
     given: dict[str, Any] = {"predicted": FEATURES, "error_cov": ERROR, "propensity": ["p0", "p1"]}
     assert_same(mb.fit(log, **given).estimates["meb"], by_estimate(log, "meb", ERROR))
+    exact = np.random.default_rng(0).dirichlet(np.ones(3), 200)  # written with four digits, they sum to 0.9999 or 1.0001
+    rounded = make_log(200).drop(columns="propensity").assign(**{f"propensity_{a}": exact[:, a].round(4) for a in range(3)})
+    rounded["action"] = exact.argmax(axis=1)
+    assert (np.abs(exact.round(4).sum(axis=1) - 1) > 1e-6).any()
+    assert mb.fit(rounded, predicted=FEATURES, error_cov=ERROR).faults == 0
     off = log.assign(p0=log["p0"] + 0.1 * (np.arange(50) == 6))
-    with pytest.raises(mb.LogError, match=r"row 7 column 'p0, p1' must sum to 1; got 1\.1"):
+    with pytest.raises(mb.LogError, match=r"row 7 column 'p0, p1' must sum to 1, but for rounding of at most 0.001; got 1\.1"):
         mb.fit(off, **given)
     never = log.copy()
     never.loc[6, ["p0", "p1", "action"]] = [1.0, 0.0, 1]
     with pytest.raises(mb.LogError, match="row 7 column 'p1' must be positive, since its action was taken; got 0"):
         mb.fit(never, **given)
+
+
+def test_rows_that_are_all_set_aside_leave_no_log(tmp_path: Path) -> None:
+    log = make_log(20).assign(propensity=0.0)
+    with pytest.raises(mb.LogError, match=r"the log must hold at least one row that breaks no rule; got 20 that do, in .*aside\.csv"):
+        mb.fit(log, predicted=FEATURES, error_cov=ERROR, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
+    assert (tmp_path / "aside.csv").read_text().count("\n") == 21
+
+
+def test_units_must_be_names(tmp_path: Path) -> None:
+    log = pa.Table.from_pandas(make_log(20).drop(columns="user")).append_column("user", pa.array([["a", "b"]] * 20))
+    pq.write_table(log, tmp_path / "log.parquet")
+    with pytest.raises(mb.LogError, match=r"log\.parquet column 'user' must hold one name in each row; got list<"):
+        mb.fit(tmp_path / "log.parquet", predicted=FEATURES, error_cov=ERROR, unit="user")
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -298,6 +317,15 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"predicted": ["stress", "twin"]}, "features must differ, for their coefficients to be identified; got 'stress' and 'twin'"),
         ({"n_actions": 3}, "theta of action 2 must be identified by the data; got 0 rounds"),
         ({"error_cov": mb.measurement.from_known(1.0, dim=3)}, "the error model must be of the log's 2 features; got one of 3."),
+        ({"unit": ""}, "unit must be the name of a column; got ''."),
+        ({"unit": ["user", "one"]}, "unit must be the name of a column; got ['user', 'one']."),
+        ({"action": 3}, "action must be the name of a column; got 3."),
+        ({"predicted": 3}, "predicted must be names of columns, in a list or with commas between them; got 3."),
+        ({"predicted": "one,,stress"}, "predicted must be names of columns, in a list or with commas between them; got 'one,,stress'."),
+        ({"propensity": 0.5}, "propensity must be names of columns"),
+        ({"error_columns": 0.3}, "error_columns must be names of columns"),
+        ({"error_cov": None, "error_columns": "variance,-0.3"}, "the error columns must be variances of at least 0; got -0.3."),
+        ({"set_aside": "rows.csv"}, "set_aside must go with setting bad rows aside; got rows.csv where the first of them is an error."),
     ],
 )
 def test_wrong_arguments_get_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -374,7 +402,9 @@ def test_a_correction_of_berkson_error_is_warned_about() -> None:
     assert abs(found.estimates["ridge"].theta[1, 0] - 1.5) < 0.1
     model = mb.measurement.from_validation(*pairs)
     with pytest.warns(mb.measurement.BerksonWarning):
-        mb.fit(log, predicted="stress", error_cov=0.3, validation=model)
+        checked = mb.fit(log, predicted="stress", error_cov=0.3, validation=model)
+    assert checked.diagnostics[0].name == "kind of error"
+    assert "Berkson" in checked.diagnostics[0].sentence
     right = mb.fit(log, predicted="stress", error_cov=model).estimates["meb"]  # no warning: pytest makes it an error
     assert abs(right.theta[1, 0] - 1.5) < 4.5 * right.std_error[1, 0]
 
@@ -521,6 +551,14 @@ def test_a_good_log_gets_no_red_and_every_spoilt_one_its_own() -> None:
     for name in ("probability and frequency", "propensities", "effective sample size", "drift of x̃", "skewness of x̃"):
         assert good[name] == "green", name
     assert verdicts(log, floor=0.3)["propensities"] == "red"
+    for column in ("stress", "reward"):
+        spoilt = log.copy()
+        spoilt.loc[7, column] = -999.0
+        found = next(
+            finding for finding in mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR).diagnostics if finding.name == "values far out"
+        )
+        assert found.verdict == "red"
+        assert f"is -999 in {'the reward' if column == 'reward' else repr(column)}" in found.sentence
     swapped = log.assign(propensity=1 - log["propensity"])
     assert verdicts(swapped)["probability and frequency"] == "red"
     assert verdicts(log.assign(propensity=0.5))["probability and frequency"] == "red"  # right on average, wrong at every level
@@ -685,7 +723,7 @@ def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     done = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--on-bad", "set-aside", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 rows were set aside" in done.stdout
+    assert "1 row was set aside" in done.stdout
     assert (tmp_path / "set_aside.csv").read_text().count("\n") == 2
 
 
@@ -708,3 +746,31 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
     done = run("error-model", "bad.csv", "--predicted", "seen", "--truth", "true", "--out", "bad.json", cwd=tmp_path)
     assert "bad.csv row 2 column 'seen' must be a finite number; got 'x'." in done.stderr
     assert not (tmp_path / "bad.json").exists()
+    readings.loc[[4, 9], "person"] = [None, " "]
+    readings.to_csv(tmp_path / "readings.csv", index=False)
+    evidence = {"readings.csv": ["--subject", "person"], "pairs.csv": ["--truth", "true"]}
+    refusals = {
+        ("readings.csv", ""): "readings.csv row 5 column 'person' must name a subject; got nothing.",
+        ("readings.csv", "--assume=biased"): "--assume goes with --truth, for validation pairs; got it with --subject.",
+        ("pairs.csv", "--averaged=2"): "--averaged goes with --subject, for replicates; got it with --truth.",
+    }
+    for (file, more), sentence in refusals.items():
+        extra = [more] if more else []
+        done = run("error-model", file, "--predicted", "seen", *evidence[file], *extra, "--out", "bad.json", cwd=tmp_path)
+        assert done.stderr == f"mebandit: {sentence}\n"
+        assert not (tmp_path / "bad.json").exists()
+
+
+def test_the_command_warns_in_one_line_and_on_the_page(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    predicted = rng.normal(0, np.sqrt(0.7), (2000, 1))
+    x = predicted + rng.normal(0, np.sqrt(0.3), predicted.shape)
+    mb.measurement.from_validation(predicted, x).save(tmp_path / "model.json")
+    pd.DataFrame(log_of(predicted, x, rng)).to_csv(tmp_path / "log.csv", index=False)
+    given = ["fit", "log.csv", "--predicted", "stress", "--error-cov", "0.3", "--validation", "model.json"]
+    done = run(*given, "--json", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("mebandit: the validation pairs say that the error is Berkson")
+    assert done.stderr.count("\n") == 1
+    assert json.loads(done.stdout)["diagnostics"][0]["name"] == "kind of error"
+    assert "Berkson" in (tmp_path / "out" / "report.html").read_text()

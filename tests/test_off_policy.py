@@ -446,7 +446,7 @@ def test_a_refused_value_says_why(policy: Any, settings: dict[str, Any], sentenc
 
 def test_a_refused_rule_says_why() -> None:
     for make, sentence in (
-        (lambda: mb.LinearRule([1.0, 2.0]), "theta must have shape (n, n); got shape (2,)."),
+        (lambda: mb.LinearRule([1.0, 2.0]), "theta must have shape (n, d); got shape (2,)."),
         (lambda: mb.LinearRule([[1.0], [np.nan]]), "theta must be finite"),
         (lambda: mb.LinearRule(THETA, floor=0.6), "floor must be in [0, 1/K] = [0, 0.5]; got 0.6."),
         (lambda: mb.LinearRule(THETA, context="x"), "context must be one of 'predicted', 'blp'; got 'x'."),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import mebandit as mb
@@ -266,3 +267,10 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     found = json.loads(shown.stdout)
     assert found["pilot_rounds"] == 500
     assert found["rounds"] == found["formula"] > 500
+    table = pq.read_table(tmp_path / "pilot.parquet")
+    pq.write_table(table.rename_columns(["arm" if name == "action" else name for name in table.column_names]), tmp_path / "pilot.parquet")
+    (tmp_path / "columns.toml").write_text('action = "arm"\n')
+    named = run("--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
+    assert json.loads(named.stdout) == found, named.stderr
+    alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
+    assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"

@@ -66,7 +66,8 @@ def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     if array.shape == shape:
         return array
     if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
-        wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+        letters = iter("ndkm")
+        wanted = "(" + ", ".join(next(letters) if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
     return array
 
@@ -201,10 +202,10 @@ def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tup
         if (array < 0).any():
             t, a = (int(i) for i in np.argwhere(array < 0)[0])
             refuse(what, "be probabilities", f"{array[t, a]} at [{t}, {a}]")
-        off = np.abs(array.sum(axis=1) - 1) > 1e-6
+        off = np.abs(array.sum(axis=1) - 1) > _kernels.ROUNDED
         if off.any():
             t = int(np.argmax(off))
-            refuse(what, "sum to 1 in each round", f"a sum of {array[t].sum():.6g} at [{t}]")
+            refuse(what, f"sum to 1 in each round, but for rounding of at most {_kernels.ROUNDED:g}", f"{array[t].sum():.6g} at [{t}]")
         taken = np.ascontiguousarray(array[np.arange(rounds), chosen])
         allowed = array > 0
     bad = ~((taken > 0) & (taken <= 1))

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is counted while the log is read the second time; merged by adding up, but `least`, the smallest."""
+    """What is counted while the log is read the second time; merged by adding up, but `least` and `ends`, the furthest."""
 
     propensity: Floats
     """rounds by action and propensity of the action taken, (K, 20)"""
@@ -50,10 +50,13 @@ class Tally(NamedTuple):
     """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction, (3,)"""
     reported: Floats
     """with v the reported variance and y = (x̃ - mean)²: Σ v, Σ v², Σ y, Σ v y, Σ v³, Σ v⁴, (d, 6)"""
+    ends: Floats
+    """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
 
     def merge(self, other: "Tally") -> "Tally":
         added = [a + b for a, b in zip(self, other, strict=True)]
-        return Tally(*added)._replace(least=np.minimum(self.least, other.least))
+        ends = np.stack([np.minimum(self.ends[0], other.ends[0]), np.maximum(self.ends[1], other.ends[1])])
+        return Tally(*added)._replace(least=np.minimum(self.least, other.least), ends=ends)
 
 
 def empty_tally(n_actions: int, d: int) -> Tally:
@@ -67,6 +70,7 @@ def empty_tally(n_actions: int, d: int) -> Tally:
         powers=np.zeros((2, d)),
         close=np.zeros(3),
         reported=np.zeros((d, 6)),
+        ends=np.outer([np.inf, -np.inf], np.ones(d + 1)),
     )
 
 
@@ -83,6 +87,8 @@ class Evidence(NamedTuple):
     varying: bool
     units: int
     """clusters behind the standard errors; 0: rounds stand alone"""
+    berkson: str = ""
+    """what validation pairs say against the correction, if anything"""
 
     @property
     def calibration(self) -> Calibration:
@@ -99,10 +105,13 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         frequencies(evidence),
         minimum_signal(evidence),
         small_error(evidence),
+        far_out(evidence),
         drift(evidence),
         skewness(evidence),
         precision(evidence),
     ]
+    if evidence.berkson:
+        found.insert(0, Finding("kind of error", RED, evidence.berkson[0].upper() + evidence.berkson[1:], {}))
     if evidence.units:
         found.append(clusters(evidence))
     if (evidence.products.products[3, :, 0] * evidence.products.n_actions < evidence.products.rounds.sum() - 0.5).any():
@@ -182,10 +191,14 @@ def effective_size(evidence: Evidence) -> Finding:
     verdict = max(_judged(effective[worst], 100, 30), RED if share.max() > 0.2 else YELLOW if share.max() > 0.05 else GREEN, key=_gravity)
     words = (
         f"Action {worst} has {rounds[worst]:,.0f} rounds that count as {effective[worst]:,.0f} equally weighted ones; "
-        f"the heaviest single round has {100 * share.max():.2g} % of its action's weight."
+        f"the heaviest single round has {_percent(share.max())} of its action's weight."
     )
     values = {"rounds": rounds.tolist(), "effective": effective.tolist(), "largest_share": share.tolist()}
     return Finding("effective sample size", verdict, words, values)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
 def _gravity(verdict: str) -> int:
@@ -226,6 +239,8 @@ def frequencies(evidence: Evidence) -> Finding:
     words = f"Actions came as often as their logged probabilities say, whatever was predicted (largest z-score {largest:.1f})."
     if verdict != GREEN:
         words = f"Action {a} did not come as often as its logged probabilities say (z-score {largest:.1f}). Was it drawn with them?"
+        if k > 2 and not evidence.tally.chance.any():
+            words += " If it was not always allowed, give one propensity column for each action, 0 where it was not."
     shown = {"stated": expected[-1], "observed": taken[-1]}
     values = {name: np.divide(sums, count[-1], out=np.full(LEVELS, np.nan), where=count[-1] > 0).tolist() for name, sums in shown.items()}
     return Finding("probability and frequency", verdict, words, values | {"z": z.ravel().tolist(), "rounds": count[-1].tolist()})
@@ -274,6 +289,28 @@ def small_error(evidence: Evidence) -> Finding:
     if verdict != GREEN:
         words += " There no rule on x̃ can tell which is better; one on the best linear predictor loses least."
     return Finding("Assumption 3, small error", verdict, words, {"within_1_sd": [one], "within_1.96_sd": [two]})
+
+
+def far_out(evidence: Evidence) -> Finding:
+    """How far the furthest value of a feature or of the reward is from its mean, in standard deviations z, and its share z²/n of the
+    variance. A code for "missing" among the data, such as -999, shows here. Red: one round has more than a twentieth of a variance."""
+    sums, ends = evidence.products.full[0].sum(axis=0), evidence.tally.ends
+    n = max(sums[0, 0], 1.0)
+    mean = sums[0, 1:] / n
+    sd = np.sqrt(np.maximum(np.diag(sums)[1:] / n - mean**2, 0.0))
+    moves = sd > 1e-7 * np.abs(mean)
+    z = np.where(moves, np.maximum(ends[1] - mean, mean - ends[0]) / np.where(moves, sd, 1.0), 0.0)
+    worst = int(z.argmax())
+    value = ends[int(ends[1, worst] - mean[worst] > mean[worst] - ends[0, worst]), worst]
+    share = z[worst] ** 2 / n
+    verdict = RED if z[worst] > 10 and share > 0.05 else YELLOW if z[worst] > 30 else GREEN
+    name = "the reward" if worst == len(evidence.features) else repr(evidence.features[worst])
+    words = f"The value furthest out is {value:.4g} in {name}, {z[worst]:.1f} standard deviations from the mean."
+    if verdict != GREEN:
+        words += f" Its square alone makes {_percent(share)} of the variance. Is it a measurement, or a code for something missing?"
+    return Finding(
+        "values far out", verdict, words, {"standard_deviations": z.tolist(), "least": ends[0].tolist(), "most": ends[1].tolist()}
+    )
 
 
 def drift(evidence: Evidence) -> Finding:

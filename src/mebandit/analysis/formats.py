@@ -370,6 +370,8 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
         )
         if not any(test(kind) for test in tests):
             raise LogError(f"{where} column {name!r} must hold numbers; got {kind}.")
+    if columns.unit and pa.types.is_nested(schema.field(columns.unit).type):
+        raise LogError(f"{where} column {columns.unit!r} must hold one name in each row; got {schema.field(columns.unit).type}.")
 
 
 def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
@@ -383,8 +385,12 @@ def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
 
 
 def read_labels(path: str | Path, name: str) -> list[str]:
-    """One column of a small file, as labels."""
-    return [str(value) for value in _read(Path(path), [name])[name].to_pylist()]
+    """One column of a small file, as labels; a row without one is an error that says where."""
+    labels = _read(Path(path), [name])[name].to_pylist()
+    for t, label in enumerate(labels):
+        if label is None or not str(label).strip():
+            raise LogError(str(Fault(str(path), t + 1, name, "name a subject", "nothing")))
+    return [str(label) for label in labels]
 
 
 def _read(path: Path, names: Sequence[str]) -> Any:

@@ -257,12 +257,11 @@ class _Steps:
         estimates = with_model_uncertainty(found, raw, error, self.options)
         total = raw.full[0].sum(axis=0)
         second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
-        if error.model is not None:
-            warn_if_berkson(error.model, second_moment)
+        warned = "" if error.model is None else warn_if_berkson(error.model, second_moment)
         if validation is not None and (error.model is None or not error.model.verdict):
-            warn_if_berkson(validation, second_moment, error_cov=error.mean_cov)
+            warned = warn_if_berkson(validation, second_moment, error_cov=error.mean_cov)
         features, units = self.reading.source.columns.predicted, len(scored.by_unit.places)
-        evidence = Evidence(features, products, solution, scored.tally, error.mean_cov, self.floor, error.varying, units)
+        evidence = Evidence(features, products, solution, scored.tally, error.mean_cov, self.floor, error.varying, units, warned)
         return Analysis(
             estimates=estimates,
             features=features,
@@ -332,6 +331,9 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
         tally = empty_tally(self.reading.source.n_actions, len(rounds.predicted))
+        for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
+            if rounds.rewards.size:
+                end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
         fitted = next(solution.fits[method] for method in PREFERRED if method in solution.fits)
         _kernels.add_tally(
             tally,

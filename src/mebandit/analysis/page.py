@@ -66,7 +66,7 @@ def remarks(analysis: Analysis) -> str:
     if guarded:
         words.append(f"Decided by the guard, since Σe is nearly all of x̃ or more: {', '.join(guarded)}. Do not trust these.")
     if missing:
-        words.append(f"No solution with this Σe: {', '.join(missing)}.")
+        words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of every action, or not with this Σe.")
     return " ".join(words)
 
 
@@ -249,9 +249,10 @@ def headline(analysis: Analysis) -> str:
     if analysis.error.model is not None:
         error = f"an error model ({analysis.error.model.kind})"
     clusters = f", standard errors clustered by {analysis.units:,} units" if analysis.units else ""
-    aside = f" {analysis.faults:,} rows were set aside." if analysis.faults else ""
+    aside = "" if not analysis.faults else " 1 row was set aside." if analysis.faults == 1 else f" {analysis.faults:,} rows were set aside."
+    features = "1 feature" if len(analysis.features) == 1 else f"{len(analysis.features)} features"
     return (
-        f"{analysis.rounds:,} rounds, {analysis.n_actions} actions, {len(analysis.features)} features, {error}{clusters}; "
+        f"{analysis.rounds:,} rounds, {analysis.n_actions} actions, {features}, {error}{clusters}; "
         f"mean reward {analysis.mean_reward:.4g}.{aside}"
     )
 

@@ -48,6 +48,9 @@ class Reading:
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
+        if on_bad == "refuse" and set_aside is not None:
+            remedy = "Add on_bad='set-aside' (--on-bad set-aside)."
+            checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts)
         counted = self.source.through(lambda block: Counted(self.products(block), block.faults), _merge_counted, "reading")
@@ -58,6 +61,8 @@ class Reading:
             raise LogError(f"{counted.faults[0]}{more} {remedy}")
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
+        if not counted.products.rounds.any():
+            raise LogError(f"the log must hold at least one row that breaks no rule; got {len(counted.faults):,} that do, in {set_aside}.")
         return counted
 
     def products(self, block: Block) -> Crossproducts:
@@ -85,8 +90,15 @@ def open_reading(
     progress: Show = None,
 ) -> Reading:
     """The log that the arguments of `mebandit.fit` name; nothing but its columns has been looked at."""
-    names = {"predicted": _names(predicted), "action": action, "reward": reward, "propensity": _names(propensity), "unit": unit}
-    source = open_log(log, names | {"error": _names(error_columns)}, n_actions=n_actions, error_known=error_cov is not None)
+    names = {
+        "predicted": _names("predicted", predicted),
+        "action": _name("action", action),
+        "reward": _name("reward", reward),
+        "propensity": _names("propensity", propensity),
+        "unit": _name("unit", unit),
+        "error": _names("error_columns", error_columns),
+    }
+    source = open_log(log, names, n_actions=n_actions, error_known=error_cov is not None)
     source.workers = checked(workers)
     source.progress = progress
     d = len(source.columns.predicted)
@@ -97,11 +109,25 @@ def open_reading(
     return Reading(source, error_of(error_cov, source.columns))
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Column names from a list, or from one text with commas."""
+def _name(what: str, given: Any) -> str | None:
+    """The name of a column."""
+    if given is not None and not (isinstance(given, str) and given.strip()):
+        checks.refuse(what, "be the name of a column", checks.shown(given))
+    return given
+
+
+def _names(what: str, given: Any) -> tuple[str, ...] | None:
+    """Column names from a list, or from one text with commas; a number stands for itself."""
     if given is None:
         return None
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
+    try:
+        listed = given.split(",") if isinstance(given, str) else list(given)
+        names = tuple(str(name).strip() if isinstance(name, (str, int, float)) else "" for name in listed)
+    except TypeError:
+        names = ("",)
+    if not all(names):
+        checks.refuse(what, "be names of columns, in a list or with commas between them", checks.shown(given))
+    return names
 
 
 def error_of(given: Any, columns: Columns) -> Correction:

@@ -193,13 +193,14 @@ class Source:
                 return Fault(file, row, name, f"be at least {_kernels.LEAST:g}", shown)
         else:
             for name, (value, shown) in given.items():
-                if not 0 <= value <= 1 + 1e-6:
+                if not 0 <= value <= 1 + _kernels.ROUNDED:
                     return Fault(file, row, name, "be a probability", shown)
             total, taken = sum(value for value, _ in given.values()), columns.propensity[int(a)]
             if not given[taken][0] >= _kernels.LEAST:
                 return Fault(file, row, taken, "be positive, since its action was taken", given[taken][1])
-            if abs(total - 1) > 1e-6:
-                return Fault(file, row, ", ".join(columns.propensity), "sum to 1", f"{total:.6g}")
+            if abs(total - 1) > _kernels.ROUNDED:
+                rule = f"sum to 1, but for rounding of at most {_kernels.ROUNDED:g}"
+                return Fault(file, row, ", ".join(columns.propensity), rule, f"{total:.6g}")
         if columns.unit and batch.column(columns.unit)[t].as_py() is None:
             return Fault(file, row, columns.unit, "name a unit", "nothing")
         for name in columns.error:
@@ -297,6 +298,9 @@ def _columns(given: Mapping[str, Any], names: Sequence[str], where: str, error_k
     for what, named in (("predicted", columns.predicted), ("propensity", columns.propensity)):
         if len(set(named)) < len(named):
             checks.refuse(what, "name each column once", ", ".join(named))
+    stated = [constant for constant in map(formats.constant, columns.error) if constant is not None]
+    if len(columns.error) == d and min(stated, default=0.0) < 0:
+        checks.refuse("the error columns", "be variances of at least 0", f"{min(stated):g}")
     if columns.error and len(columns.error) not in (d, d * (d + 1) // 2):
         rule = f"name {d} columns of variances, or the {d * (d + 1) // 2} of a lower triangle"
         checks.refuse(

@@ -1,6 +1,7 @@
 """The command line: `demo`, `simulate`, `paper` for simulations, `fit` for logs, `merge` for sites, `plan` for trials to come, `bench`."""
 
 import sys
+import warnings
 
 from mebandit.checks import MebanditError
 
@@ -21,7 +22,8 @@ except ImportError:
 
 
 def main() -> None:
-    """The entry point: a refusal is one sentence, not a traceback."""
+    """The entry point: a refusal is one sentence, not a traceback, and so is a warning."""
+    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
     try:
         commands.main(prog_name="mebandit", standalone_mode=False)
     except MebanditError as error:

@@ -115,6 +115,10 @@ def error_model(pairs: Path, predicted: str, truth: str | None, subject: str | N
 
     if (truth is None) == (subject is None):
         raise InvalidInput("the evidence must be either --truth columns or a --subject column; got both or neither.")
+    if truth is not None and averaged > 1:
+        raise InvalidInput("--averaged goes with --subject, for replicates; got it with --truth.")
+    if subject is not None and assume is not None:
+        raise InvalidInput("--assume goes with --truth, for validation pairs; got it with --subject.")
     check_output(out, [pairs])
     names = predicted.split(",")
     if truth is not None:

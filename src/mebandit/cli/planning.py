@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from mebandit.checks import InvalidInput
 from mebandit.cli.options import columns_file
 from mebandit.cli.terminal import commands, print_table
 
@@ -67,6 +68,7 @@ def plan(
       mebandit plan --effect 0.3 --dim 3 --error-cov 0.5
       mebandit plan --half-width 0.1 --theta '0,-1;0.5,1' --mean 1,0.5 --cov 0,1 --error-cov 0,0.5
     """
+    from mebandit.analysis.inference import fit
     from mebandit.experiments.planning import plan as make_plan
     from mebandit.files import writable_folder
 
@@ -74,7 +76,10 @@ def plan(
     begun = monotonic()
     said = columns_file(columns) | ({} if predicted is None else {"predicted": predicted})
     said.pop("floor", None)  # an option of its own
-    found = make_plan(pilot, baseline=None if baseline == -1 else baseline, **said, **given)
+    if pilot is None and said:
+        raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
+    fitted = None if pilot is None else fit(pilot, error_cov=given["error_cov"], methods=given["method"], **said)
+    found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
     if as_json:
         click.echo(found.to_json())
     else:

@@ -205,8 +205,9 @@ def plan(
     the error covariance `error_cov`, rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a `floor`, or "constant" with
     `probabilities` (1/K by default).
     A `pilot` stands in for all that: what `mebandit.fit` found, or a log, which is then fitted with `error_cov` and the `columns` that
-    `fit` takes. If rounds come in users whose scores are correlated, give `rounds_per_user` m and the intraclass `correlation` ρ: the
-    variance is then 1 + (m - 1)ρ times as large (a pilot with units has that in its standard errors already).
+    `fit` takes (fit it yourself if its actions are in a column of another name than "action"). If rounds come in users whose scores are
+    correlated, give `rounds_per_user` m and the intraclass `correlation` ρ: the variance is then 1 + (m - 1)ρ times as large (a pilot with
+    units has that in its standard errors already).
     `replicates` simulated trials check the number, which is raised if they fall short; 0 leaves that out.
 
     >>> found = plan(effect=0.3, dim=3, error_cov=0.5, policy="constant", method="dr", replicates=0)

@@ -50,22 +50,22 @@ def overcorrection(error: "ErrorModel | ArrayLike", second_moment: ArrayLike) ->
     return Overcorrection(np.asarray(np.linalg.solve(M - Σ, M), dtype=np.float64), 1 / (1 - max(share, 0.0)))
 
 
-def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: ArrayLike | None = None) -> None:
+def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: ArrayLike | None = None) -> str:
     """Warn where a covariance is subtracted from raw predictions though the pairs behind `model` say that their error is Berkson.
 
     That is so if the model is used as classical, or reports variances; or, for a model of any use, if `error_cov`, a covariance from
-    elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log.
+    elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log. Returns the warning, or nothing.
     """
     if model.verdict != "berkson" or (error_cov is None and model.kind not in ("classical", "reported")):
-        return
+        return ""
     factor = overcorrection(model if error_cov is None else error_cov, second_moment).factor
     size = f"over-corrects by a factor of up to {factor:.3g}"
     if math.isinf(factor):
         size = "explodes, because what is left of the second moment of the predictions is not positive definite"
-    warnings.warn(
+    words = (
         "the validation pairs say that the error is Berkson: the prediction is already a conditional mean of the truth, least squares on "
         f"it is right as it is, and subtracting the error covariance {size}. "
-        "Use method='ridge' without correction, or from_validation(predicted, truth) with its unbias(predicted).",
-        BerksonWarning,
-        stacklevel=2,
+        "Use method='ridge' without correction, or from_validation(predicted, truth) with its unbias(predicted)."
     )
+    warnings.warn(words, BerksonWarning, stacklevel=2)
+    return words
