@@ -233,7 +233,9 @@ def frequencies(evidence: Evidence) -> Finding:
     count, taken, expected, variance = np.moveaxis(evidence.tally.forecast, -1, 0)
     levels = np.where(variance > 5, _z(taken - expected, variance), 0.0)
     both = np.hstack([z, levels])
-    largest, a = float(np.abs(both).max()), int(np.abs(both).max(axis=1).argmax())
+    by_action = np.abs(both).max(axis=1)
+    largest = float(by_action.max())
+    a = int(np.flatnonzero(by_action >= (1 - 1e-9) * largest)[-1])  # of two actions that miss each other's rounds, the second
     limit = _kernels.normal_quantile(1 - 0.0005 / both.size)
     verdict = GREEN if largest < limit else YELLOW if largest < limit + 1.5 else RED
     words = f"Actions came as often as their logged probabilities say, whatever was predicted (largest z-score {largest:.1f})."
