@@ -304,6 +304,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"predicted": None}, "the columns of the predicted context must be named; got none"),
         ({"error_cov": None}, "the error covariance must be known, to be corrected for; got nothing."),
         ({"error_cov": np.eye(3)}, "error_cov must have shape (2, 2); got shape (3, 3)."),
+        ({"error_cov": [0.0, 0.1, 0.5]}, "error_cov must be one number, 2 variances or a 2 x 2 matrix; got 3 numbers."),
         ({"error_columns": "variance"}, "the error columns must name 2 columns of variances, or the 3 of a lower triangle; got 1"),
         ({"error_columns": "0,variance"}, "the error must be given once; got both error_cov and error columns."),
         ({"methods": "best"}, "methods must be one of"),

@@ -121,7 +121,9 @@ def square(what: str, value: Any, dim: int) -> Floats:
     if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
         return number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
     array = regular(what, value)
-    return np.diag(array) if array.shape == (dim,) else shaped(what, array, (dim, dim))
+    if array.ndim == 1 and array.size != dim:
+        refuse(what, f"be one number, {dim} variances or a {dim} x {dim} matrix", f"{array.size} numbers")
+    return np.diag(array) if array.ndim == 1 else shaped(what, array, (dim, dim))
 
 
 def covariance(what: str, value: Any, dim: int) -> Floats:
