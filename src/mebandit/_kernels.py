@@ -805,7 +805,6 @@ def add_products(products, squares, errors, varying, log):
                 u = 1.0 / w[k]
                 w[k] = log.stabilizer[entry(start + order[k], log.stabilizer.shape[0]), a] * u
                 wu[k] = w[k] * u
-        for a in range(n_actions):
             squares[0, a] += add_thrice(products, a, v, w, wu, begin[a], begin[a + 1])
         if varying or not alike:
             for t in range(start, start + m):
@@ -921,12 +920,14 @@ def add_scores(meat, totals, unit, scoring, seen, log):
 @jit
 def add_calibration(psi, start, m, lever, predicted, work):
     """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
-    along, d, p = work[0, :m], lever.center.size, lever.mean.shape[1]
+    along, push, d, p = work[0, :m], work[2, :m], lever.center.size, lever.mean.shape[1]
     for a in range(lever.slope.shape[0]):
         write_linear(along, -dot(lever.slope[a], lever.center, d), lever.slope[a], predicted, start)
         for j in range(p):
-            level = lever.mean[a, j] - dot(lever.cross[a, j], lever.center, d)
-            add_linear(psi[a * p + j, :m], along, level, lever.cross[a, j], predicted, start, lever.constant[a, j])
+            write_linear(push, lever.mean[a, j] - dot(lever.cross[a, j], lever.center, d), lever.cross[a, j], predicted, start)
+            to, c = psi[a * p + j, :m], lever.constant[a, j]
+            for k in range(m):
+                to[k] += push[k] * along[k] - c
 
 
 @jit
@@ -1009,23 +1010,6 @@ def write_linear(out, level, slope, x, start):
         c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
         for k in range(out.size):
             out[k] += c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
-
-
-@jit
-def add_linear(out, factor, level, slope, x, start, less):
-    """out += factor (level + slope'x) - less, likewise."""
-    for k in range(out.size):
-        out[k] += level * factor[k] - less
-    end, single = start + out.size, slope.size % 5
-    for i in range(single):
-        x0, c0 = x[i, start:end], slope[i]
-        for k in range(out.size):
-            out[k] += factor[k] * (c0 * x0[k])
-    for i in range(single, slope.size, 5):
-        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
-        c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
-        for k in range(out.size):
-            out[k] += factor[k] * (c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k])
 
 
 @spliced

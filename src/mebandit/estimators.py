@@ -315,10 +315,11 @@ def solve_log(
     prepared = calibration_of(products, error_cov)
     beta = outcome_regressions(products) if "dr" in methods else np.zeros((products.n_actions, products.dim + 1))
     moments, fits = {}, {}
+    to_calibrated = _calibrating(prepared, error_cov) if "rc" in methods and error_cov is not None else np.empty((0, 0))
     for method in methods:
         given = products
         if method == "rc" and error_cov is not None:
-            given = products.mapped(_calibrating(prepared, error_cov))
+            given = products.mapped(to_calibrated)
         elif method == "rc" and calibrated is not None:
             given = calibrated
         moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
@@ -326,7 +327,7 @@ def solve_log(
         fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
     lever = NO_LEVER
     if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
-        lever = lever_of(products, prepared, error_cov, fits["rc"].theta)
+        lever = lever_of(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
     scoring = Scoring(
         weighting=np.array([_kernels.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
         theta=np.stack([fit.theta for fit in fits.values()]),
@@ -334,7 +335,7 @@ def solve_log(
         plain=np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in fits.items()]),
         beta=beta,
         calibrated=np.array([method == "rc" for method in fits]),
-        to_calibrated=np.ascontiguousarray(_calibrating(prepared, error_cov)[1:-1, :-1]) if error_cov is not None else np.empty((0, 0)),
+        to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
         lever=lever,
     )
     return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options)
@@ -397,13 +398,13 @@ class Lever(NamedTuple):
 NO_LEVER = Lever(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
 
-def lever_of(products: Crossproducts, prepared: Calibration, error_cov: Floats, theta: Floats) -> Lever:
-    """See `Lever`; `products` are those of x̃."""
+def lever_of(products: Crossproducts, prepared: Calibration, to_calibrated: Floats, error_cov: Floats, theta: Floats) -> Lever:
+    """See `Lever`; `products` are those of x̃, `to_calibrated` maps (1, x̃, r) to (1, x̂, r)."""
     d, unit = products.dim, products.full[0]
     n, first = max(products.rounds.sum(), 1.0), 1 if theta.shape[1] == products.dim else 0
     center = np.eye(d + 2)[1:-1]
     center[:, 0] = -prepared.mean
-    to_v = _calibrating(prepared, error_cov)[first:-1]
+    to_v = to_calibrated[first:-1]
     C = center @ unit.sum(axis=0) @ center.T / n
     scale = np.outer(prepared.scale, prepared.scale)
     inverse = np.linalg.pinv(C / scale, rcond=1e-10, hermitian=True) / scale
