@@ -191,13 +191,14 @@ def effective_size(evidence: Evidence) -> Finding:
     verdict = max(_judged(effective[worst], 100, 30), RED if share.max() > 0.2 else YELLOW if share.max() > 0.05 else GREEN, key=_gravity)
     words = (
         f"Action {worst} has {rounds[worst]:,.0f} rounds that count as {effective[worst]:,.0f} equally weighted ones; "
-        f"the heaviest single round has {_percent(share.max())} of its action's weight."
+        f"the heaviest single round has {percent(share.max())} of its action's weight."
     )
     values = {"rounds": rounds.tolist(), "effective": effective.tolist(), "largest_share": share.tolist()}
     return Finding("effective sample size", verdict, words, values)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share in words, with two digits."""
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
@@ -309,7 +310,7 @@ def far_out(evidence: Evidence) -> Finding:
     name = "the reward" if worst == len(evidence.features) else repr(evidence.features[worst])
     words = f"The value furthest out is {value:.4g} in {name}, {z[worst]:.1f} standard deviations from the mean."
     if verdict != GREEN:
-        words += f" Its square alone makes {_percent(share)} of the variance. Is it a measurement, or a code for something missing?"
+        words += f" Its square alone makes {percent(share)} of the variance. Is it a measurement, or a code for something missing?"
     return Finding(
         "values far out", verdict, words, {"standard_deviations": z.tolist(), "least": ends[0].tolist(), "most": ends[1].tolist()}
     )

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
+from mebandit.analysis.diagnostics import percent
 from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
@@ -521,12 +522,12 @@ def _notes(effective: float, share: float, weight: Figure, unsupported: float) -
     notes = []
     if unsupported > 0:
         notes.append(
-            f"The policy gives {100 * unsupported:.2g} % of its probability to actions that the logged policy never takes there: "
+            f"The policy gives {percent(unsupported)} of its probability to actions that the logged policy never takes there: "
             "what they earn is not in the log."
         )
     if effective < FEW or share > HEAVY:
         notes.append(
-            f"The overlap is poor: the log counts as {effective:,.0f} equally weighted rounds, and one round has {100 * share:.2g} % of "
+            f"The overlap is poor: the log counts as {effective:,.0f} equally weighted rounds, and one round has {percent(share)} of "
             "all weight. The intervals may be too short."
         )
     off = abs(weight.value + unsupported - 1.0)
