@@ -62,6 +62,13 @@ def read_as_dataset(path: Path) -> None:
         pass
 
 
+def read_whole(path: Path) -> None:
+    """pyarrow, the whole file into memory, on all cores: what most people would call reading it."""
+    import pyarrow.parquet as pq
+
+    pq.read_table(path, columns=NEEDED)
+
+
 def fit_with(*methods: str) -> Callable[[Path], None]:
     def work(path: Path) -> None:
         fit(path, predicted=FEATURES, error_cov=1.0, methods=methods, progress=False)
@@ -73,6 +80,7 @@ READING = "pyarrow, by row group"
 WORK: dict[str, Callable[[Path], None]] = {
     READING: read_by_group,
     "pyarrow, dataset scanner": read_as_dataset,
+    "pyarrow, read_table": read_whole,
     "mebandit fit, meb": fit_with("meb"),
     "mebandit fit, meb and dr": fit_with("meb", "dr"),
     "mebandit fit, all five methods": fit_with("ridge", "naive", "meb", "dr", "rc"),
