@@ -749,17 +749,47 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
     assert not (tmp_path / "bad.json").exists()
     readings.loc[[4, 9], "person"] = [None, " "]
     readings.to_csv(tmp_path / "readings.csv", index=False)
-    evidence = {"readings.csv": ["--subject", "person"], "pairs.csv": ["--truth", "true"]}
+    seen, pairs = ["readings.csv", "--predicted", "seen"], ["pairs.csv", "--predicted", "seen", "--truth", "true"]
+    (tmp_path / "labelled.csv").write_text("calm,stressed\n8,2\n1,9\n")
     refusals = {
-        ("readings.csv", ""): "readings.csv row 5 column 'person' must name a subject; got nothing.",
-        ("readings.csv", "--assume=biased"): "--assume goes with --truth, for validation pairs; got it with --subject.",
-        ("pairs.csv", "--averaged=2"): "--averaged goes with --subject, for replicates; got it with --truth.",
+        (*seen, "--subject", "person"): "readings.csv row 5 column 'person' must name a subject; got nothing.",
+        (*seen, "--subject", "person", "--assume", "biased"): "--assume must go with --truth; got it with --subject.",
+        (*pairs, "--averaged", "2"): "--averaged must go with --subject; got it with --truth.",
+        (*pairs, "--variances", "v", "--assume", "biased"): "--assume must go without --variances, which are of classical error; got both.",
+        ("pairs.csv", "--truth", "true"): "--predicted must name the columns of the predictions, with --truth; got nothing.",
+        ("counts.csv", "--confusion", "--predicted", "x"): "--predicted must go with --truth or --subject; got it with --confusion.",
+        (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",
+        tuple(seen): f"{ONE_EVIDENCE}; got neither.",
     }
-    for (file, more), sentence in refusals.items():
-        extra = [more] if more else []
-        done = run("error-model", file, "--predicted", "seen", *evidence[file], *extra, "--out", "bad.json", cwd=tmp_path)
+    for options, sentence in refusals.items():
+        done = run("error-model", *options, "--out", "bad.json", cwd=tmp_path)
         assert done.stderr == f"mebandit: {sentence}\n"
         assert not (tmp_path / "bad.json").exists()
+    done = run("error-model", "labelled.csv", "--confusion", "--out", "bad.json", cwd=tmp_path)
+    assert done.stderr.startswith("mebandit: labelled.csv must be a CSV of numbers without a header; got")
+
+
+ONE_EVIDENCE = "the evidence must be one of: --truth columns, a --subject column, a --confusion matrix"
+
+
+def test_error_models_of_classes_and_of_reported_variances_are_made_from_files(tmp_path: Path) -> None:
+    counts = np.array([[80, 20], [10, 90]])
+    np.savetxt(tmp_path / "counts.csv", counts, delimiter=",", fmt="%d")
+    done = run("error-model", "counts.csv", "--confusion", "--out", "classes.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wanted = mb.measurement.from_confusion(counts)
+    np.testing.assert_array_equal(mb.ErrorModel.load(tmp_path / "classes.json").parameters_cov, wanted.parameters_cov)
+    rng = np.random.default_rng(9)
+    truth, v = rng.normal(0, 1, (500, 2)), rng.uniform(0.1, 1, (500, 2))
+    predicted = truth + rng.normal(0, np.sqrt(2 * v))
+    pd.DataFrame(np.hstack([predicted, truth, v]), columns=["calm_0", "calm_1", "t0", "t1", "v0", "v1"]).to_csv(tmp_path / "pairs.csv")
+    named = ["--predicted", "calm_0,calm_1", "--truth", "t0,t1", "--variances", "v0,v1"]
+    done = run("error-model", "pairs.csv", *named, "--out", "model.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    model = mb.ErrorModel.load(tmp_path / "model.json")
+    np.testing.assert_allclose(model.scale, mb.measurement.from_variances(v, predicted=predicted, truth=truth).scale, rtol=1e-12)
+    assert "'calm_1': error variance" in done.stdout
+    assert "test of reported variances that are right, 'calm_1'" in done.stdout
 
 
 def test_the_command_warns_in_one_line_and_on_the_page(tmp_path: Path) -> None:

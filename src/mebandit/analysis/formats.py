@@ -384,6 +384,15 @@ def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
     return values
 
 
+def read_matrix(path: Path) -> Floats:
+    """The numbers of a CSV without a header, (rows, columns)."""
+    try:
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise LogError(f"{path} must be a CSV of numbers without a header; got one that cannot be read ({reason}).") from error
+
+
 def read_labels(path: str | Path, name: str) -> list[str]:
     """One column of a small file, as labels; a row without one is an error that says where."""
     labels = _read(Path(path), [name])[name].to_pylist()

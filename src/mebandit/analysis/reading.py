@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.formats import Columns, Fault
+from mebandit.analysis.formats import Columns, Fault, read_matrix
 from mebandit.analysis.source import Block, Source, open_log
 from mebandit.checks import LogError
 from mebandit.correction import Correction
@@ -151,11 +151,7 @@ def error_of(given: Any, columns: Columns) -> Correction:
 
 def read_error_cov(path: str | Path, d: int) -> Floats:
     """A covariance from a CSV of numbers without a header: d rows of d, one row of d variances, or one number."""
-    try:
-        values = np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise LogError(f"{path} must be a CSV of numbers without a header; got one that cannot be read ({reason}).") from error
+    values = read_matrix(Path(path))
     if values.shape not in ((d, d), (1, d), (1, 1)):
         rule = f"hold {d} x {d} numbers, {d} variances in one row, or one number"
         raise LogError(f"{path} must {rule}; got {values.shape[0]} x {values.shape[1]}.")

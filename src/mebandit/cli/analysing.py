@@ -97,38 +97,67 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 
 
 @commands.command("error-model")
-@click.argument("pairs", type=click.Path(path_type=Path))
-@click.option("--predicted", required=True, help="Columns of the predictions, with commas.")
-@click.option("--truth", help="Columns of the truth, in the same order: validation pairs.")
-@click.option("--subject", help="Column that says which rows are readings of the same truth: replicates.")
-@click.option("--averaged", type=click.IntRange(min=1), default=1, show_default=True, help="Readings that the log's prediction averages.")
-@click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="Use it as this, whatever the pairs say.")
+@click.argument("evidence", type=click.Path(path_type=Path))
+@click.option("--predicted", help="Columns of the predictions, with commas.")
+@click.option("--truth", help="Columns of the truth, in the same order: EVIDENCE holds validation pairs.")
+@click.option("--variances", help="With --truth: columns of the error variances that the predictions report of themselves.")
+@click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
+@click.option("--averaged", type=click.IntRange(min=1), help="With --subject: readings that the log's prediction averages.  [default: 1]")
+@click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
+@click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
-def error_model(pairs: Path, predicted: str, truth: str | None, subject: str | None, averaged: int, assume: str | None, out: Path) -> None:
-    """Learn how wrong the predictions are, from pairs with the truth or from replicates.
+def error_model(evidence: Path, out: Path, **given: Any) -> None:
+    """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix.
 
     \b
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --out model.json
+      mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --variances v0,v1 --out model.json
       mebandit error-model readings.csv --predicted x0,x1 --subject person --out model.json
+      mebandit error-model counts.csv --confusion --out model.json
     """
-    from mebandit.analysis.formats import read_numbers
-
-    if (truth is None) == (subject is None):
-        raise InvalidInput("the evidence must be either --truth columns or a --subject column; got both or neither.")
-    if truth is not None and averaged > 1:
-        raise InvalidInput("--averaged goes with --subject, for replicates; got it with --truth.")
-    if subject is not None and assume is not None:
-        raise InvalidInput("--assume goes with --truth, for validation pairs; got it with --subject.")
-    check_output(out, [pairs])
-    names = predicted.split(",")
-    if truth is not None:
-        x, t = read_numbers(pairs, names), read_numbers(pairs, truth.split(","))
-        model = measurement.from_validation(x, t, assume=assume)
-    else:
-        model = measurement.from_replicates(_stacked(pairs, names, str(subject)), averaged=averaged)
+    kind = _kind_of_evidence(given)
+    check_output(out, [evidence])
+    names = None if kind == "confusion" else given["predicted"].split(",")
+    model = _learned(kind, evidence, names or [], given)
     model.save(out)
-    click.echo(model.describe())
+    click.echo(model.describe(names))
     click.echo(f"\nError model: {out.resolve()}")
+
+
+GOES_WITH = {"truth": ("predicted", "variances", "assume"), "subject": ("predicted", "averaged"), "confusion": ()}
+"""the options that say what the evidence is, each with those that say more of it"""
+
+
+def _kind_of_evidence(given: dict[str, Any]) -> str:
+    """Which of `GOES_WITH` was given; options that do not belong to it are refused."""
+    said = {name for name, value in given.items() if value not in (None, False)}
+    kinds = [kind for kind in GOES_WITH if kind in said]
+    if len(kinds) != 1:
+        received = " and ".join(f"--{kind}" for kind in kinds) or "neither"
+        raise InvalidInput(f"the evidence must be one of: --truth columns, a --subject column, a --confusion matrix; got {received}.")
+    kind = kinds[0]
+    if "predicted" in GOES_WITH[kind] and "predicted" not in said:
+        raise InvalidInput(f"--predicted must name the columns of the predictions, with --{kind}; got nothing.")
+    for name in sorted(said - {kind, *GOES_WITH[kind]}):
+        homes = " or ".join(f"--{home}" for home, options in GOES_WITH.items() if name in options)
+        raise InvalidInput(f"--{name} must go with {homes}; got it with --{kind}.")
+    if "variances" in said and "assume" in said:
+        raise InvalidInput("--assume must go without --variances, which are of classical error; got both.")
+    return kind
+
+
+def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> ErrorModel:
+    """The error model that a file is evidence of."""
+    from mebandit.analysis.formats import read_matrix, read_numbers
+
+    if kind == "confusion":
+        return measurement.from_confusion(read_matrix(path))
+    if kind == "subject":
+        return measurement.from_replicates(_stacked(path, names, given["subject"]), averaged=given["averaged"] or 1)
+    x, truth = read_numbers(path, names), read_numbers(path, given["truth"].split(","))
+    if given["variances"] is None:
+        return measurement.from_validation(x, truth, assume=given["assume"])
+    return measurement.from_variances(read_numbers(path, given["variances"].split(",")), predicted=x, truth=truth)
 
 
 def _stacked(path: Path, names: list[str], subject: str) -> Any:

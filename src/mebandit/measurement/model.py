@@ -1,6 +1,7 @@
 """The value that all of this is about: an `ErrorModel`."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,11 @@ class ErrorModel:
         v = non_negative("variances", variances, (None, self.dim))
         return np.asarray((self.scale * v)[:, :, None] * np.eye(self.dim))
 
-    def describe(self) -> str:
-        """A few lines for people: what it is, how large the errors are, what was tested, and what to do."""
-        return words.describe(self)
+    def describe(self, features: Sequence[str] | None = None) -> str:
+        """A few lines for people: what it is, how large the errors are, what was tested, and what to do. `features` names coordinates."""
+        if features is not None and len(features) != self.dim:
+            checks.refuse("features", f"be names of the {self.dim} coordinates", f"{len(features)}")
+        return words.describe(self, features)
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; every number keeps every bit."""
@@ -247,7 +250,7 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
         parameters_cov=checks.covariance("parameters_cov", checks.floats("parameters_cov", data["parameters_cov"], (size, size)), size),
         sample_size=checks.integer("sample_size", data["sample_size"], 0),
         verdict=checks.one_of("verdict", data["verdict"], ("", *PAIRED, "undecided")),
-        tests={name: _test_from_plain(name, values) for name, values in data["tests"].items()},
+        tests={name: _test_from_plain(name, values, d) for name, values in data["tests"].items()},
         reliability=checks.shaped("reliability", known, (d,)),
         prevalence=checks.probabilities("prevalence", q, np.ones(d, dtype=np.bool_)) if q.size else q,
         scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
@@ -256,9 +259,9 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
     )
 
 
-def _test_from_plain(name: str, values: list[Any]) -> ChiSquare:
+def _test_from_plain(name: str, values: list[Any], d: int) -> ChiSquare:
     statistic, df, p_value = values
-    words.name_of_test(name)
+    words.name_of_test(name, [""] * d)  # which knows it, or there is an error
     return ChiSquare(
         checks.number("statistic", statistic, "be a number of at least 0", 0.0),
         checks.integer("df", df, 0),

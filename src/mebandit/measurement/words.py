@@ -1,5 +1,6 @@
 """An error model in words: the lines of `ErrorModel.describe`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,14 +32,15 @@ _ADVICE = {
 }
 
 
-def describe(model: "ErrorModel") -> str:
-    """What it is, how large the errors are, what was tested, and what to do."""
+def describe(model: "ErrorModel", features: Sequence[str] | None) -> str:
+    """What it is, how large the errors are, what was tested, and what to do; coordinates by name where `features` has them."""
+    names = [f"coordinate {j}" for j in range(model.dim)] if features is None else list(map(repr, features))
     source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
     lines = [f"kind: {model.kind}, {source}"]
     if model.notes.get("left_out"):
         lines.append(f"{model.notes['left_out']:.0f} subjects with fewer than two readings were left out")
-    lines += [_coordinate_line(model, j) for j in range(model.dim)]
-    lines += [f"{name_of_test(name)}: {test}" for name, test in model.tests.items()]
+    lines += [_coordinate_line(model, j, name) for j, name in enumerate(names)]
+    lines += [f"{name_of_test(name, names)}: {test}" for name, test in model.tests.items()]
     if model.verdict:
         lines.append(f"the pairs say: {model.verdict}")
     return "\n".join([*lines, _advice(model)])
@@ -59,23 +61,25 @@ def _advice(model: "ErrorModel") -> str:
     return advice
 
 
-def _coordinate_line(model: "ErrorModel", j: int) -> str:
+def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
     variance, error = model.error_cov[j, j], model.error_cov_std_error[j, j]
     if variance == 0:
-        return f"coordinate {j}: no error"
-    line = f"coordinate {j}: error variance {variance:.3g}"
+        return f"{name}: no error"
+    line = f"{name}: error variance {variance:.3g}"
     line += f" (s.e. {error:.2g})" if error > 0 else ""
     if model.kind == "reported" and model.sample_size:
         line += f", {model.scale[j]:.3g} (s.e. {model.scale_std_error[j]:.2g}) times what is reported"
     return line + (f", reliability {model.reliability[j]:.2f}" if np.isfinite(model.reliability[j]) else "")
 
 
-def name_of_test(name: str) -> str:
-    kind, _, coordinate = name.partition(" ")
+def name_of_test(name: str, names: Sequence[str]) -> str:
+    """A test in words, from its key: a kind, and the number of a coordinate where it is of one."""
+    kind, _, j = name.partition(" ")
+    coordinate = names[int(j)] if j else ""
     return {
         "classical": "test of classical error",
         "berkson": "test of Berkson error",
         "shift": "test of readings with the same mean",
-        "level": f"test of an error variance that is the same at all levels, coordinate {coordinate}",
-        "calibration": f"test of reported variances that are right, coordinate {coordinate}",
+        "level": f"test of an error variance that is the same at all levels, {coordinate}",
+        "calibration": f"test of reported variances that are right, {coordinate}",
     }[kind]
