@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import mebandit as mb
 from mebandit import _kernels
 from mebandit.analysis import formats
+from mebandit.analysis.diagnostics import Finding
 from mebandit.estimators import METHODS
 from mebandit.values import Floats
 from tests.strategies import Case, logs
@@ -713,6 +714,45 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     assert len(table) == 5 * 2 * 2
     stated = table[(table["method"] == "dr") & (table["feature"] == "stress")]["theta"]
     assert str(round(float(stated.iloc[1]), 3)) in done.stdout
+
+
+def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
+    rng = np.random.default_rng(11)
+    x = rng.normal(0.5, 1, (4000, 1))
+    seen = x + rng.normal(0, np.sqrt(0.5), x.shape)
+    classical = mb.measurement.from_validation(seen[:1000], x[:1000])
+    assert classical.verdict == "classical"
+
+    def said(log: dict[str, Any], name: str, **given: Any) -> Finding | None:
+        found = mb.fit(log, predicted="stress", methods="dr", **given)
+        return next((finding for finding in found.diagnostics if finding.name == name), None)
+
+    log = log_of(seen, x, rng)
+    verdicts = {0.5: "green", 0.52: "green", 0.4: "yellow", 0.7: "yellow", 0.2: "red", 1.0: "red", 0.0: "red"}
+    for error_cov, verdict in verdicts.items():
+        size = said(log, "size of the error", error_cov=error_cov, validation=classical)
+        assert size is not None
+        assert size.verdict == verdict
+        assert f"{error_cov:.3g} is taken for the error variance of 'stress'; validation pairs give 0.498 ± 0.022." in size.sentence
+    replicates = mb.measurement.from_replicates(x[:300, None] + rng.normal(0, np.sqrt(0.5), (300, 2, 1)))
+    assert said(log, "size of the error", error_cov=replicates, validation=classical) is not None
+    assert said(log, "size of the error", error_cov=classical) is None  # nothing else to hold it against
+    assert said(log, "size of the error", error_cov=classical, validation=replicates) is None
+
+    predicted, truth = biased_pairs(4000, rng)
+    biased = mb.measurement.from_validation(predicted[:2000], truth[:2000])
+    forced = mb.measurement.from_validation(predicted[:2000], truth[:2000], assume="classical")
+    log = log_of(predicted, truth, rng)
+    kind = said(log, "kind of error", error_cov=0.25, validation=biased)
+    assert kind is not None
+    assert kind.verdict == "red"
+    assert "'stress' is 0.31 + 0.7 x on average" in kind.sentence
+    used = said(log, "kind of error", error_cov=forced)
+    assert used is not None
+    assert used.verdict == "yellow"
+    assert said(log, "kind of error", error_cov=biased) is None
+    with pytest.raises(mb.InvalidInput, match="validation must be of the log's 1 features; got a model of 2"):
+        mb.fit(log, predicted="stress", error_cov=0.1, validation=mb.measurement.from_known([0.1, 0.1]))
 
 
 def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:

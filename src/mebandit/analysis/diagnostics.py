@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mebandit import _kernels
+from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import Solution, digits_lost
+from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, pack, unpack
 from mebandit.values import Floats
 
@@ -81,14 +83,15 @@ class Evidence(NamedTuple):
     products: Crossproducts
     solution: Solution
     tally: Tally
-    error_cov: Floats
-    """mean Σe, (d, d)"""
+    error: Correction
+    """what was taken out, with the mean Σe"""
     floor: float | None
-    varying: bool
     units: int
     """clusters behind the standard errors; 0: rounds stand alone"""
     berkson: str = ""
-    """what validation pairs say against the correction, if anything"""
+    """the warning, where Σe is subtracted though pairs of prediction and truth say that the error is Berkson"""
+    pairs: ErrorModel | None = None
+    """what pairs say, where Σe is subtracted from predictions as they are"""
 
     @property
     def calibration(self) -> Calibration:
@@ -112,11 +115,13 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     ]
     if evidence.berkson:
         found.insert(0, Finding("kind of error", RED, evidence.berkson[0].upper() + evidence.berkson[1:], {}))
+    elif evidence.pairs is not None:
+        found.insert(0, bias(evidence, evidence.pairs) if evidence.pairs.verdict == "biased" else size_of_error(evidence, evidence.pairs))
     if evidence.units:
         found.append(clusters(evidence))
     if (evidence.products.products[3, :, 0] * evidence.products.n_actions < evidence.products.rounds.sum() - 0.5).any():
         found.append(availability(evidence))
-    if evidence.varying:
+    if evidence.error.varying:
         found.append(reported_variances(evidence))
     return tuple(sorted(found, key=lambda finding: (RED, YELLOW, GREEN).index(finding.verdict)))
 
@@ -145,9 +150,9 @@ def signal(evidence: Evidence) -> Finding:
         if evidence.solution.options.intercept:  # what counts is then the spread around the mean
             mean, r = table[0, 1:-1] / weight, table[0, -1] / weight
             G, c, s = G - np.outer(mean, mean), c - mean * r, s - r * r
-        roots.append(_smallest_root(G, evidence.error_cov))
-        fuller.append(_smallest_root(G - (np.outer(c, c) / s if s > 0 else 0.0), evidence.error_cov))
-        eigenvalues.append(float(np.linalg.eigvalsh(G - evidence.error_cov)[0]))
+        roots.append(_smallest_root(G, evidence.error.mean_cov))
+        fuller.append(_smallest_root(G - (np.outer(c, c) / s if s > 0 else 0.0), evidence.error.mean_cov))
+        eigenvalues.append(float(np.linalg.eigvalsh(G - evidence.error.mean_cov)[0]))
         slack.append(4.0 * np.sqrt(2.0 * squares) / weight)
     guarded = {method for method, fit in evidence.solution.fits.items() if (fit.report == _kernels.GUARDED).any()}
     least = min(roots)
@@ -167,10 +172,12 @@ def signal(evidence: Evidence) -> Finding:
 def reliability(evidence: Evidence) -> Finding:
     """Sx (Sx + Σe)^-1: the share of what is seen that is context. Its diagonal by feature, and its smallest eigenvalue."""
     d = len(evidence.features)
-    matrix = np.eye(d) - evidence.calibration.gain(evidence.error_cov)
+    matrix = np.eye(d) - evidence.calibration.gain(evidence.error.mean_cov)
     S = evidence.calibration.context_cov * np.outer(evidence.calibration.scale, evidence.calibration.scale)
-    live = np.diag(S) + np.diag(evidence.error_cov) > 0
-    own = np.where(np.diag(evidence.error_cov) > 0, np.diag(S) / np.where(live, np.diag(S) + np.diag(evidence.error_cov), 1.0), 1.0)
+    live = np.diag(S) + np.diag(evidence.error.mean_cov) > 0
+    own = np.where(
+        np.diag(evidence.error.mean_cov) > 0, np.diag(S) / np.where(live, np.diag(S) + np.diag(evidence.error.mean_cov), 1.0), 1.0
+    )
     least = int(own.argmin())
     verdict = _judged(float(own[least]), 0.5, 0.2)
     words = (
@@ -261,8 +268,8 @@ def minimum_signal(evidence: Evidence) -> Finding:
     d = len(evidence.features)
     size = d * (d + 1) // 2
     segments = evidence.tally.segments.copy()
-    if not evidence.varying:
-        segments[:, 1 + d + size :] = segments[:, :1] * pack(evidence.error_cov)
+    if not evidence.error.varying:
+        segments[:, 1 + d + size :] = segments[:, :1] * pack(evidence.error.mean_cov)
     sums = np.cumsum(segments, axis=0)
     sums = sums[sums[:, 0] >= min(50 * d, sums[-1, 0])]  # the shortest stretches say nothing
     gram = unpack((sums[:, 1 + d : 1 + d + size] - sums[:, 1 + d + size :]) / sums[:, :1], d)
@@ -336,7 +343,7 @@ def skewness(evidence: Evidence) -> Finding:
     """The third standardised moment of x̃ by feature: regression calibration supposes that E[x | x̃] is linear, as for normal x."""
     n = max(evidence.products.rounds.sum(), 1.0)
     skew, kurtosis = evidence.tally.powers / n
-    constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error_cov) <= 0
+    constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error.mean_cov) <= 0
     skew = np.where(constant, 0.0, skew)
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
@@ -364,6 +371,41 @@ def clusters(evidence: Evidence) -> Finding:
     if verdict != GREEN:
         words += " With so few they are too small, and intervals too short."
     return Finding("number of units", verdict, words, {"units": [float(evidence.units)]})
+
+
+def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
+    """Where pairs say that E[x̃ | x] = b + B x is not x and x̃ was not unbiased: how far off, (b + (B - I) m)/s and (B - I)_ij s_j/s_i with
+    the mean m and the standard deviations s of x̃. Red beyond 0.2."""
+    m, s = evidence.calibration.mean, evidence.calibration.scale
+    tilt = pairs.slope - np.eye(pairs.dim)
+    shift, tilted = np.abs(pairs.offset + tilt @ m) / s, np.abs(tilt * s) / s[:, None]
+    off = np.maximum(shift, tilted.max(axis=1))
+    i = int(off.argmax())
+    words = "The validation pairs say that the predictions are biased"
+    if off[i] > 0:  # else the model was made to be used as classical, and has no b and B
+        b, B = pairs.offset[i], pairs.slope[i, i]
+        words += f": given the truth x, {evidence.features[i]!r} is {b:.2g} {'-' if B < 0 else '+'} {abs(B):.2g} x on average"
+    words += ". Let from_validation (mebandit error-model --truth), without `assume`, make the error model: it unbiases them first."
+    return Finding("kind of error", RED if off[i] > 0.2 else YELLOW, words, {"shift": shift.tolist(), "slope": tilted.ravel().tolist()})
+
+
+def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:
+    """The error variances that were taken out beside those that pairs of prediction and truth give. Yellow: they differ by more than a
+    tenth and three standard errors; red: by more than a half too."""
+    taken, told, se = np.diag(evidence.error.mean_cov), np.diag(pairs.error_cov), np.diag(pairs.error_cov_std_error)
+    own = np.zeros_like(se) if evidence.error.model is None else np.diag(evidence.error.model.error_cov_std_error)
+    apart = np.abs(taken - told)
+    z = np.where(apart > 0, apart / np.maximum(np.hypot(se, own), 1e-300), 0.0)
+    ratio = np.maximum(taken, told) / np.maximum(np.minimum(taken, told), 1e-300)
+    beyond = np.where((z > 3) & (ratio > 1.1), ratio, 0.0)
+    i = int(beyond.argmax() if beyond.any() else z.argmax())
+    verdict = GREEN if beyond[i] == 0 else YELLOW if beyond[i] < 1.5 else RED
+    words = (
+        f"{taken[i]:.3g} is taken for the error variance of {evidence.features[i]!r}; validation pairs give {told[i]:.3g} ± {se[i]:.2g}."
+    )
+    if verdict != GREEN:
+        words += " Take the model of these pairs for the error (error_cov=model, --error-model), or find out why it differs."
+    return Finding("size of the error", verdict, words, {"taken": taken.tolist(), "pairs": told.tolist(), "std_error": se.tolist()})
 
 
 def availability(evidence: Evidence) -> Finding:

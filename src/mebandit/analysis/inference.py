@@ -169,11 +169,12 @@ def fit(
     name. `predicted`, `action`, `reward`, `propensity` (one column for the action taken, or one for each action), `unit` name its columns.
     The error is `error_cov` (a number, a vector, a matrix, the path of a CSV of these, or an `ErrorModel`), or `error_columns` by round:
     a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
-    `validation` is what validation pairs say (`measurement.from_validation`): if that is Berkson error, a warning tells what the correction
-    does. `floor` is the smallest probability that the policy promised. `on_bad="set-aside"` puts rows that break a rule into the file
-    `set_aside` and goes on without them; by default the first of them is an error. `workers` is a number of threads, or the address of a
-    Dask scheduler (or its Client) whose workers read Parquet files for themselves; results do not depend on it. Memory does not grow with
-    the number of rows. The standard errors of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
+    `validation` is what validation pairs say (`measurement.from_validation`): the diagnostics hold the error that is taken out against it,
+    and where that is Berkson error a warning tells what the correction does. `floor` is the smallest probability that the policy promised.
+    `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without them; by default the first of them is an
+    error. `workers` is a number of threads, or the address of a Dask scheduler (or its Client) whose workers read Parquet files for
+    themselves; results do not depend on it. Memory does not grow with the number of rows. The standard errors of "rc" leave out the
+    uncertainty of the calibration where Σe differs between rounds.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -204,6 +205,8 @@ def fit(
         workers=workers,
         progress=progress,
     )
+    if validation is not None and validation.dim != len(reading.source.columns.predicted):
+        checks.refuse("validation", f"be of the log's {len(reading.source.columns.predicted)} features", f"a model of {validation.dim}")
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
@@ -257,11 +260,9 @@ class _Steps:
         estimates = with_model_uncertainty(found, raw, error, self.options)
         total = raw.full[0].sum(axis=0)
         second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
-        warned = "" if error.model is None else warn_if_berkson(error.model, second_moment)
-        if validation is not None and (error.model is None or not error.model.verdict):
-            warned = warn_if_berkson(validation, second_moment, error_cov=error.mean_cov)
+        warned, pairs = _said_by_pairs(error, validation, second_moment)
         features, units = self.reading.source.columns.predicted, len(scored.by_unit.places)
-        evidence = Evidence(features, products, solution, scored.tally, error.mean_cov, self.floor, error.varying, units, warned)
+        evidence = Evidence(features, products, solution, scored.tally, error, self.floor, units, warned, pairs)
         return Analysis(
             estimates=estimates,
             features=features,
@@ -348,6 +349,22 @@ class _Steps:
             block.forecast,
         )
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
+
+
+def _said_by_pairs(error: Correction, validation: ErrorModel | None, second_moment: Floats) -> tuple[str, ErrorModel | None]:
+    """The warning about Berkson error, if any; and what pairs of prediction and truth say, where Σe is taken out of raw predictions.
+
+    The pairs behind the error itself come before those of `validation`."""
+    model = error.model
+    if model is not None and model.verdict:
+        misused = model.verdict == "biased" and model.kind in ("classical", "reported")
+        return warn_if_berkson(model, second_moment), model if misused else None
+    if validation is None or not validation.verdict:
+        return "", None
+    comparable = (model is None or model.kind != "misclassified") and (
+        validation.verdict == "biased" or validation.kind in ("classical", "reported")
+    )
+    return warn_if_berkson(validation, second_moment, error_cov=error.mean_cov), validation if comparable else None
 
 
 def _merge_scored(first: Scored, second: Scored) -> Scored:
