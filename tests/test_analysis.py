@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import _kernels
-from mebandit.analysis import formats
+from mebandit.analysis import formats, page
 from mebandit.analysis.diagnostics import Finding
 from mebandit.estimators import METHODS
 from mebandit.values import Floats
@@ -716,6 +716,43 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     assert str(round(float(stated.iloc[1]), 3)) in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("value", "std_error", "shown"),
+    [
+        (1.23456, 0.0123, "1.235"),
+        (-1234.56, 12.3, "-1235"),
+        (1234.5678, 0.5, "1234.57"),
+        (1.2344e-7, 3.2e-9, "1.234e-07"),
+        (3.2e-9, 3.2e-9, "3.2e-09"),
+        (1e-12, 3.2e-9, "1e-12"),
+        (5.0, 2e-16, "5.000000e+00"),
+        (0.0, 3.2e-9, "0.000000"),
+        (0.5, np.nan, "0.500"),
+        (0.5, 0.0, "0.500"),
+        (np.nan, 0.1, "-"),
+    ],
+)
+def test_numbers_have_the_digits_that_their_standard_errors_support(value: float, std_error: float, shown: str) -> None:
+    assert page.digits(value, std_error) == shown
+
+
+def test_a_file_counts_once(tmp_path: Path) -> None:
+    make_log().to_csv(tmp_path / "log.csv", index=False)
+    make_log().to_parquet(tmp_path / "log.parquet")
+    given: dict[str, Any] = {"predicted": "one,stress", "error_cov": [0.0, 0.5]}
+    assert mb.fit(tmp_path, **given).rounds == 2 * len(make_log())
+    (tmp_path / "again.csv").symlink_to(tmp_path / "log.csv")
+    for log in (
+        [tmp_path / "log.csv", str(tmp_path / "log.csv")],
+        [tmp_path / "log.parquet", tmp_path],
+        [tmp_path / "again.csv", tmp_path / "log.csv"],
+    ):
+        with pytest.raises(mb.LogError, match=r"a file must be in a log once, or its rounds count twice; got log\.(csv|parquet) again"):
+            mb.fit(log, **given)
+    table = make_log()
+    assert mb.fit([table, table.copy()], **given).rounds == 2 * len(table)
+
+
 def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
     rng = np.random.default_rng(11)
     x = rng.normal(0.5, 1, (4000, 1))
@@ -762,6 +799,11 @@ def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("mebandit: log.csv row 40 column 'stress' must be a finite number")
     assert done.stderr.count("\n") == 1
+    (tmp_path / "kept").mkdir()
+    for out in ("new/folder", "kept"):  # which were not there and are not left behind, or stay
+        refused = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--out", out, cwd=tmp_path)
+        assert refused.stderr == done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "log.csv"]
     done = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--on-bad", "set-aside", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 row was set aside" in done.stdout

@@ -1,7 +1,8 @@
 """Files that are there in full or not at all."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mebandit.checks import LogError
@@ -28,6 +29,21 @@ def writable_folder(path: str | Path) -> Path:
     except OSError as error:
         raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error
     return folder
+
+
+@contextmanager
+def folder_for_results(path: Path | None) -> Iterator[Path | None]:
+    """A writable folder, if one is wanted; where nothing comes of what is done with it, those made for it are taken away again."""
+    if path is None:
+        yield None
+        return
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield writable_folder(path)
+    finally:
+        with suppress(OSError):  # the first that is not empty ends it
+            for folder in made:
+                folder.rmdir()
 
 
 def check_output(path: str | Path, inputs: Iterable[object]) -> None:

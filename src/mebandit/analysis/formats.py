@@ -264,7 +264,16 @@ def expected_pieces(part: Any) -> int:
 
 
 def parts_of(log: Any) -> list[Any]:
-    """Files in the order in which they are read, or tables in memory."""
+    """Files in the order in which they are read, each once, or tables in memory."""
+    parts, seen = _parts(log), set[Path]()
+    for path in (Path(name_of(part)).resolve() for part in parts):
+        if path in seen and path.is_file():
+            raise LogError(f"a file must be in a log once, or its rounds count twice; got {path.name} again. Name files or their folder.")
+        seen.add(path)
+    return parts
+
+
+def _parts(log: Any) -> list[Any]:
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -282,7 +291,7 @@ def parts_of(log: Any) -> list[Any]:
     if isinstance(log, (str, Path)):
         return _files(Path(log))
     if isinstance(log, Sequence) and log:
-        return [part for each in log for part in parts_of(each)]
+        return [part for each in log for part in _parts(each)]
     return checks.refuse("log", "be a path, a list of paths, a table, or arrays by name", checks.shown(log))
 
 

@@ -28,11 +28,15 @@ COLORS = {"ridge": "#9aa3ad", "naive": "#e0a458", "meb": "#4c78a8", "dr": "#2a9d
 
 
 def digits(value: float, std_error: float) -> str:
-    """A number with as many digits as its standard error supports."""
+    """A number with as many digits as its standard error supports: down to its second."""
     if not np.isfinite(value):
         return "-"
-    places = 3 if not (np.isfinite(std_error) and std_error > 0) else int(np.clip(1 - np.floor(np.log10(std_error)), 0, 6))
-    return f"{value:.{places}f}"
+    if not (np.isfinite(std_error) and std_error > 0):
+        return f"{value:.3f}"
+    last = int(np.floor(np.log10(std_error))) - 1
+    if last >= -6 or value == 0:
+        return f"{value:.{min(max(-last, 0), 6)}f}"
+    return f"{value:.{int(np.clip(np.floor(np.log10(abs(value))) - last, 0, 6))}e}"
 
 
 def pair(value: float, std_error: float) -> str:

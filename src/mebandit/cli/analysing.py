@@ -47,16 +47,15 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
     from mebandit.analysis import page
-    from mebandit.files import writable_folder
+    from mebandit.files import folder_for_results
 
-    begun = monotonic()
+    begun, written = monotonic(), None
     checks.number("--level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    folder = writable_folder(out) if out is not None else None
-    found = _analysis(log, folder, given)
-    written = None
-    if folder is not None:
-        command = shlex.join(["mebandit", *sys.argv[1:]])
-        written = page.write(found, folder, level=level, command=command, seconds=monotonic() - begun)
+    with folder_for_results(out) as folder:
+        found = _analysis(log, folder, given)
+        if folder is not None:
+            command = shlex.join(["mebandit", *sys.argv[1:]])
+            written = page.write(found, folder, level=level, command=command, seconds=monotonic() - begun)
     if as_json:
         click.echo(found.to_json(level))
         return

@@ -70,23 +70,23 @@ def plan(
     """
     from mebandit.analysis.inference import fit
     from mebandit.experiments.planning import plan as make_plan
-    from mebandit.files import writable_folder
+    from mebandit.files import folder_for_results
 
-    folder = None if out is None else writable_folder(out)
     begun = monotonic()
     said = columns_file(columns) | ({} if predicted is None else {"predicted": predicted})
     said.pop("floor", None)  # an option of its own
     if pilot is None and said:
         raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
-    fitted = None if pilot is None else fit(pilot, error_cov=given["error_cov"], methods=given["method"], **said)
-    found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
-    if as_json:
-        click.echo(found.to_json())
-    else:
-        _show(found)
-    if folder is not None:
-        page = _write(found, folder, seed=given["seed"], seconds=monotonic() - begun)
-        click.echo(f"Report page: {page.resolve()}", err=as_json)
+    with folder_for_results(out) as folder:
+        fitted = None if pilot is None else fit(pilot, error_cov=given["error_cov"], methods=given["method"], **said)
+        found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
+        if as_json:
+            click.echo(found.to_json())
+        else:
+            _show(found)
+        if folder is not None:
+            page = _write(found, folder, seed=given["seed"], seconds=monotonic() - begun)
+            click.echo(f"Report page: {page.resolve()}", err=as_json)
 
 
 def _show(found: Any) -> None:

@@ -1,5 +1,7 @@
 """What every command shares: the group it belongs to, and how a table looks on a terminal."""
 
+import re
+
 import click
 from rich import box
 from rich.console import Console
@@ -35,4 +37,4 @@ def print_table(title: str, header: list[str], rows: list[list[str]], muted: set
 
 
 def _is_number(text: str) -> bool:
-    return not text or text.lstrip("+-±").replace(",", "").replace(".", "", 1).isdigit()
+    return re.fullmatch(r"[+±-]?[\d,]*\.?\d*(e[+-]\d+)?", text) is not None

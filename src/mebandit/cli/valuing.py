@@ -49,14 +49,14 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
       mebandit value trial.jsonl --theta fit --out values
     """
     from mebandit.analysis import value_page
-    from mebandit.files import writable_folder
+    from mebandit.files import folder_for_results
 
     begun = monotonic()
-    folder = writable_folder(out) if out is not None else None
-    found = _valued(log, folder, given)
-    if folder is not None:
-        command = shlex.join(["mebandit", *sys.argv[1:]])
-        value_page.write(found, folder, command=command, seconds=monotonic() - begun)
+    with folder_for_results(out) as folder:
+        found = _valued(log, folder, given)
+        if folder is not None:
+            command = shlex.join(["mebandit", *sys.argv[1:]])
+            value_page.write(found, folder, command=command, seconds=monotonic() - begun)
     if as_json:
         click.echo(found.to_json())
         return
