@@ -736,6 +736,16 @@ def test_numbers_have_the_digits_that_their_standard_errors_support(value: float
     assert page.digits(value, std_error) == shown
 
 
+def test_figures_show_coefficients_of_all_sizes_on_one_axis() -> None:
+    log = make_log()
+    log["steps"] = 1000.0 * log["stress"] + np.random.default_rng(3).normal(0, 800, len(log))
+    found = mb.fit(log, predicted="one,stress,steps", error_cov=[0.0, 0.5, 0.0], methods=["dr"])
+    axes = page.draw_forest(found, 0.95).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "stress", "steps, per 100"]
+    drawn = np.asarray(axes.lines[0].get_xdata(), dtype=float)
+    np.testing.assert_allclose(drawn, found.estimates["dr"].theta[0] * [1, 1, 100])
+
+
 def test_a_file_counts_once(tmp_path: Path) -> None:
     make_log().to_csv(tmp_path / "log.csv", index=False)
     make_log().to_parquet(tmp_path / "log.parquet")

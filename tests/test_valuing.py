@@ -51,6 +51,11 @@ def test_the_numbers_are_those_of_the_library(folder: Path) -> None:
     for name in ("theta.csv", "plain.json"):
         assert rules[name, "dr"]["estimates"]["dr"]["value"] == pytest.approx(expected.best.value, rel=1e-9)
     assert rules["fit.json", "dr"]["theta"] != rules["fit.json", "meb"]["theta"]
+    assert [bool(rules[given]["warnings"]) for given in rules] == [False, False, True, True]
+    assert "θ was fitted to 2,000 rounds, as many as are valued here" in rules["fit.json", "dr"]["warnings"][0]
+    pd.read_csv("log.csv")[:-1].to_csv("other.csv", index=False)
+    elsewhere = json.loads(call("value", "other.csv", *COLUMNS, "--theta", "fit.json", "--error-cov", "0,0.5", "--json").stdout)
+    assert elsewhere["policies"]["fit"]["warnings"] == []
     learned = json.loads(call("value", "log.csv", *COLUMNS, "--theta", "fit", "--error-cov", "0,0.5", "--json").stdout)
     direct = mb.learn_then_value(log, predicted=["x_0", "x_1"], error_cov=ERROR)
     assert learned["policies"]["learned"]["estimates"]["dr"]["value"] == pytest.approx(direct.best.value, rel=1e-9)

@@ -512,9 +512,17 @@ def _value(i: int, name: str, policy: Any, estimates: dict[str, Estimated], tota
         largest_share=share,
         mean_weight=weight,
         unsupported=unsupported,
-        warnings=_notes(effective, share, weight, unsupported),
+        warnings=_notes(effective, share, weight, unsupported) + _flattery(policy, totals.n),
         level=level,
     )
+
+
+def _flattery(policy: Any, rounds: int) -> tuple[str, ...]:
+    """A sentence on a θ that was, as it seems, fitted to the rounds on which it is valued."""
+    if not (isinstance(policy, LinearRule) and policy.fitted_to == rounds):
+        return ()
+    remedy = "Learn it from the first half of the log and value it on the second (Fitted(), --theta fit)."
+    return (f"θ was fitted to {rounds:,} rounds, as many as are valued here: if they are the same, they flatter it. {remedy}",)
 
 
 def _notes(effective: float, share: float, weight: Figure, unsupported: float) -> tuple[str, ...]:

@@ -103,6 +103,7 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
     """Every coefficient by every method: θ by action, and the differences between actions."""
     from matplotlib.figure import Figure
 
+    factors, names = _on_one_axis(analysis)
     panels: list[tuple[str, dict[str, tuple[Floats, Floats]]]] = [
         (f"action {a}", {m: (e.theta[a], e.interval(level)[a]) for m, e in analysis.estimates.items()}) for a in range(analysis.n_actions)
     ]
@@ -115,7 +116,7 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
     figure = Figure(figsize=(3.4 * wide + 1.2, tall * (0.9 + 0.16 * d * (len(analysis.estimates) + 1))), layout="constrained")
     grid = np.atleast_1d(figure.subplots(tall, wide, sharey=True, squeeze=False)).ravel()
     for axes, (title, by_method) in zip(grid, panels, strict=False):
-        _forest(axes, by_method, analysis.features)
+        _forest(axes, by_method, factors, names)
         axes.set_title(title, fontsize=10)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -123,20 +124,29 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
     return figure
 
 
+def _on_one_axis(analysis: Analysis) -> tuple[Floats, list[str]]:
+    """Powers of ten that bring the coefficients of all features to one axis, and names that say so: "steps, per 1,000"."""
+    best = analysis.best
+    reach = np.nan_to_num((np.abs(best.theta) + 2 * best.std_error).max(axis=0))
+    smaller = np.divide(reach.max(), 3 * reach, out=np.ones(reach.size), where=reach > 0)  # up to 30 times is still easy to see
+    powers = np.maximum(np.floor(np.log10(smaller)), 0).astype(int)
+    return 10.0**powers, [f"{name}, per {10 ** int(k):,}" if k else name for name, k in zip(analysis.features, powers, strict=True)]
+
+
 def _with_interval(found: Contrast, level: float) -> tuple[Floats, Floats]:
     return found.theta, found.interval(level)
 
 
-def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, Floats]], features: tuple[str, ...]) -> None:
+def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, Floats]], factors: Floats, names: list[str]) -> None:
     step = 0.8 / len(by_method)
     for g, (method, (center, interval)) in enumerate(by_method.items()):
-        y = np.arange(len(features)) + (g - (len(by_method) - 1) / 2) * step
-        axes.errorbar(
-            center, y, xerr=np.abs(interval.T - center), fmt="o", markersize=4, capsize=0, linewidth=1.6, color=COLORS[method], label=method
-        )  # fmt: skip
+        y = np.arange(len(names)) + (g - (len(by_method) - 1) / 2) * step
+        half = factors * np.abs(interval.T - center)
+        axes.errorbar(factors * center, y, xerr=half, fmt="o", markersize=4, linewidth=1.6, color=COLORS[method], label=method)
     axes.axvline(0, color="0.6", linewidth=0.8)
-    axes.set_yticks(range(len(features)), features)
-    axes.set_ylim(len(features) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="x", alpha=0.25)
 
@@ -149,11 +159,11 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
     figure = Figure(figsize=(3.4 * len(pairs) + 2.2, 3.4), layout="constrained")
     grid = figure.subplots(1, len(pairs), squeeze=False)[0]
     best = analysis.best
-    by_scale = analysis.sensitivity[best.method]
+    by_scale, (factors, names) = analysis.sensitivity[best.method], _on_one_axis(analysis)
     for axes, (a, b) in zip(grid, pairs, strict=True):
-        error = best.contrast(a, b).std_error
-        lines = np.array([theta[a] - theta[b] for theta in by_scale.values()])
-        for i, name in enumerate(analysis.features):
+        error = factors * best.contrast(a, b).std_error
+        lines = np.array([factors * (theta[a] - theta[b]) for theta in by_scale.values()])
+        for i, name in enumerate(names):
             axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=name)
             axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
         axes.axvline(1, color="0.6", linewidth=0.8)

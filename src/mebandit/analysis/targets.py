@@ -74,6 +74,8 @@ class LinearRule:
     """μ for "blp", (d,); None: the mean of x̃ in the log"""
     context_cov: ArrayLike | None = None
     """Sx for "blp", (d, d); None: cov(x̃) - Σe in the log"""
+    fitted_to: int = 0
+    """rounds of the log that θ was estimated from, where that is known: if they are those that it is valued on, they flatter it"""
 
     def __post_init__(self) -> None:
         theta = checks.floats("theta", self.theta, (None, None))

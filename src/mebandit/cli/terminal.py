@@ -4,6 +4,7 @@ import re
 
 import click
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -27,12 +28,19 @@ def commands() -> None:
 def print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
-        numeric = all(_is_number(line) for row in rows for line in row[i].split("\n"))
-        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
+        lines = [line for row in rows for line in row[i].split("\n")]
+        numeric = all(map(_is_number, lines))
+        whole = [part for line in lines for part in ([line] if len(line) < 12 or line[0] == "[" else line.split())]
+        table.add_column(
+            Text(name),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            min_width=max(map(cell_len, [*name.split(), *whole]), default=1),
+        )
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="dim" if i in muted else None)
     console = Console()
-    least = Measurement.get(console, console.options, table).minimum
+    least = Measurement.get(console, console.options.update(max_width=10_000), table).minimum
     (console if least <= console.width else Console(width=least)).print(table)  # a long line is better than a number cut short
 
 

@@ -120,26 +120,25 @@ def _rule(given: dict[str, Any]) -> dict[str, Any]:
         return {}
     if theta == "fit":
         return {"learned": Fitted(method=given["method"], context=context, floor=floor, intercept=given["intercept"])}
-    found, intercept = read_theta(Path(theta), given["method"])
-    return {Path(theta).stem: LinearRule(found, floor=floor, intercept=intercept, context=context)}
+    return {Path(theta).stem: LinearRule(floor=floor, context=context, **read_theta(Path(theta), given["method"]))}
 
 
-def read_theta(path: Path, method: str) -> tuple[Any, Any]:
-    """θ (K, d) and the intercepts, if any, from a CSV or JSON of numbers, or from what `mebandit fit --json` printed."""
+def read_theta(path: Path, method: str) -> dict[str, Any]:
+    """What a rule has to know: θ from a CSV or JSON of numbers; from what `mebandit fit --json` printed, intercepts and rounds too."""
     try:
         if path.suffix != ".json":
-            return np.loadtxt(path, delimiter=",", ndmin=2), None
+            return {"theta": np.loadtxt(path, delimiter=",", ndmin=2)}
         data = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"--theta must be a CSV or JSON file of numbers, or fit; got {path}, which cannot be read ({reason}).") from error
     if not isinstance(data, dict):
-        return data, None
+        return {"theta": data}
     estimates = data.get("estimates")
     if not isinstance(estimates, dict) or not isinstance(estimates.get(method), dict) or "theta" not in estimates[method]:
         there = f"one with {', '.join(estimates)}" if isinstance(estimates, dict) else "one without estimates"
         raise LogError(f"{path} must have estimates.{method}.theta, as `mebandit fit --json` writes it; got {there}. Choose with --method.")
-    return estimates[method]["theta"], estimates[method].get("intercept")
+    return {"theta": estimates[method]["theta"], "intercept": estimates[method].get("intercept"), "fitted_to": data.get("rounds", 0)}
 
 
 @commands.command()
