@@ -321,32 +321,34 @@ def test_the_covariance_is_the_sandwich(case: Case) -> None:
 
 
 @pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("varying", [False, True])
 @pytest.mark.parametrize("method", ["ridge", "naive", "rc"])
-def test_the_covariance_is_that_of_the_stacked_equations(method: str, intercept: bool) -> None:
-    """All that is estimated at once, the mean and covariance of x̃ too, which x̂ needs: J^-1 (Σ ψψ') J^-T with a numerical derivative J of
+def test_the_covariance_is_that_of_the_stacked_equations(method: str, varying: bool, intercept: bool) -> None:
+    """All that is estimated at once, the mean and covariance of x too, which x̂ needs: J^-1 (Σ ψψ') J^-T with a numerical derivative J of
     Σ ψ. Eleven features are two groups of five and one; three actions of eleven or twelve coefficients, an odd or an even number."""
     rng, n, d, k = np.random.default_rng(3), 1500, 11, 3
-    mix, E = np.eye(d) + 0.1 * rng.normal(size=(d, d)), np.diag(np.linspace(0, 0.2, d))
+    mix, D = np.eye(d) + 0.1 * rng.normal(size=(d, d)), np.diag(np.linspace(0, 0.2, d))
+    E = np.where(rng.random(n) < 0.5, 0.3, 1.7)[:, None, None] * D if varying else np.tile(D, (n, 1, 1))
     x = 0.5 + rng.normal(size=(n, d)) @ mix
-    seen, actions, first = x + rng.normal(size=(n, d)) * np.sqrt(np.diag(E)), rng.integers(0, k, n), int(intercept)
+    seen, actions, first = x + rng.normal(size=(n, d)) * np.sqrt(E[:, range(d), range(d)]), rng.integers(0, k, n), int(intercept)
     r = np.einsum("ti,ti->t", rng.normal(size=(k, d))[actions], x) + rng.normal(size=n)
-    found = mb.estimate(seen, actions, r, np.full(n, 1 / k), E, n_actions=k, method=method, intercept=intercept)
+    found = mb.estimate(seen, actions, r, np.full(n, 1 / k), E if varying else D, n_actions=k, method=method, intercept=intercept)
     assert not found.guarded.any()
     theta, upper, p = np.hstack([found.intercept[:, None], found.theta])[:, 1 - first :], np.triu_indices(d), d + first
     center = seen.mean(axis=0)
-    start = np.concatenate([center, np.cov(seen.T, ddof=0)[upper], theta.ravel()])
+    start = np.concatenate([center, (np.cov(seen.T, ddof=0) - E.mean(axis=0))[upper], theta.ravel()])
 
     def scores(parameters: Floats) -> Floats:
-        mean, theta, C = parameters[:d], parameters[-k * p :].reshape(k, p), np.zeros((d, d))
-        C[upper] = parameters[d : -k * p]
-        C = np.triu(C) + np.triu(C, 1).T
-        y = seen - mean
-        used = seen - y @ np.linalg.solve(C, E) if method == "rc" else seen
+        mean, theta, S = parameters[:d], parameters[-k * p :].reshape(k, p), np.zeros((d, d))
+        S[upper] = parameters[d : -k * p]
+        S = np.triu(S) + np.triu(S, 1).T
+        y, C = seen - mean, S + E
+        used = seen - np.einsum("tij,tj->ti", E, np.linalg.solve(C, y[:, :, None])[:, :, 0]) if method == "rc" else seen
         v = np.hstack([np.ones((n, first)), used])
-        taken = np.pad(E if method == "naive" else np.zeros((d, d)), (first, 0))
+        taken = np.pad(E if method == "naive" else np.zeros((n, d, d)), ((0, 0), (first, 0), (first, 0)))
         played = actions[:, None] == np.arange(k)
         left = v @ theta.T - r[:, None]
-        psi = played[:, :, None] * (left[:, :, None] * v[:, None, :] - theta @ taken)
+        psi = played[:, :, None] * (left[:, :, None] * v[:, None, :] - np.einsum("ki,tij->tkj", theta, taken))
         return np.hstack([y, (y[:, :, None] * y[:, None, :] - C)[:, upper[0], upper[1]], psi.reshape(n, -1)])
 
     at = scores(start)
@@ -354,9 +356,7 @@ def test_the_covariance_is_that_of_the_stacked_equations(method: str, intercept:
     steps = 1e-5 * np.eye(start.size)
     J = np.stack([(scores(start + step) - scores(start - step)).sum(axis=0) / 2e-5 for step in steps], axis=1)
     expected = (np.linalg.inv(J) @ (at.T @ at) @ np.linalg.inv(J).T)[-k * p :, -k * p :]
-    # without an intercept the residuals sum to zero in expectation only, which `Lever` makes use of
-    near = 1e-3 if method == "rc" and not intercept else 1e-6
-    np.testing.assert_allclose(found.covariance, expected, rtol=0, atol=near * np.abs(expected).max())
+    np.testing.assert_allclose(found.covariance, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 def test_the_bare_formula_without_enough_rounds_is_not_an_error_of_numpy() -> None:

@@ -896,6 +896,7 @@ def add_scores(meat, totals, unit, scoring, seen, log):
     n_methods, n_actions, p = scoring.theta.shape
     d, n = log.predicted.shape
     psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.empty((d, CHUNK))
+    moves = np.empty((scoring.lever.slope.shape[1], CHUNK))
     taken = np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
@@ -908,7 +909,7 @@ def add_scores(meat, totals, unit, scoring, seen, log):
             for b in range(n_actions):
                 write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken)
             if levered:
-                add_calibration(psi, start, m, scoring.lever, log.predicted, work)
+                add_calibration(psi, start, m, scoring.lever, log, moves)
             if totals.shape[1] == 0:
                 add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not levered)
             else:
@@ -918,16 +919,47 @@ def add_scores(meat, totals, unit, scoring, seen, log):
 
 
 @jit
-def add_calibration(psi, start, m, lever, predicted, work):
-    """(p + Q y) b'y - c for every action, y = x~ - mean: what the uncertainty of the calibration adds to psi."""
-    along, push, d, p = work[0, :m], work[2, :m], lever.center.size, lever.mean.shape[1]
-    for a in range(lever.slope.shape[0]):
-        write_linear(along, -dot(lever.slope[a], lever.center, d), lever.slope[a], predicted, start)
-        for j in range(p):
-            write_linear(push, lever.mean[a, j] - dot(lever.cross[a, j], lever.center, d), lever.cross[a, j], predicted, start)
-            to, c = psi[a * p + j, :m], lever.constant[a, j]
-            for k in range(m):
-                to[k] += push[k] * along[k] - c
+def add_calibration(psi, start, m, lever, log, moves):
+    """What the uncertainty of the calibration adds to psi: the lever times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
+    d, k = lever.center.size, lever.center.size
+    for i in range(d):
+        write_away(moves[i, :m], log.predicted[i, start : start + m], lever.center[i])
+    for i in range(d):
+        for j in range(i, d):
+            write_spread(moves[k, :m], moves[i, :m], moves[j, :m], lever.spread[k - d], log.errors[:, k - d], start)
+            k += 1
+    for i in range(0, psi.shape[0], 2):
+        j = min(i + 1, psi.shape[0] - 1)
+        add_linear_twice(psi[i, :m], psi[j, :m], lever.slope[i], lever.slope[j] if j > i else np.zeros(k), moves)
+
+
+@summing
+def add_linear_twice(out, other, slope, second, x):
+    """out += slope'x and other += second'x: two for the price of reading x once. Five of its rows at a time, as in `write_linear`."""
+    single = slope.size % 5
+    for i in range(single):
+        x0, a0, b0 = x[i], slope[i], second[i]
+        for k in range(out.size):
+            out[k] += a0 * x0[k]
+            other[k] += b0 * x0[k]
+    for i in range(single, slope.size, 5):
+        x0, x1, x2, x3, x4 = x[i], x[i + 1], x[i + 2], x[i + 3], x[i + 4]
+        a0, a1, a2, a3, a4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
+        b0, b1, b2, b3, b4 = second[i], second[i + 1], second[i + 2], second[i + 3], second[i + 4]
+        for k in range(out.size):
+            out[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k] + a4 * x4[k]
+            other[k] += b0 * x0[k] + b1 * x1[k] + b2 * x2[k] + b3 * x3[k] + b4 * x4[k]
+
+
+@jit
+def write_spread(out, x, y, expected, errors, start):
+    """x y - expected - error, the error one for all rounds or one for each."""
+    if errors.size == 1:
+        for k in range(out.size):
+            out[k] = x[k] * y[k] - (expected + errors[0])
+    else:
+        for k in range(out.size):
+            out[k] = x[k] * y[k] - expected - errors[start + k]
 
 
 @jit

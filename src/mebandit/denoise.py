@@ -46,6 +46,11 @@ class Calibration(NamedTuple):
         errors = errors / np.outer(self.scale, self.scale)
         return np.asarray(errors @ np.linalg.pinv(self.context_cov + errors, hermitian=True)) * self.scale[:, None] / self.scale
 
+    def precision(self, errors: Floats) -> Floats:
+        """(Sx + Σe)^-1, (..., d, d)"""
+        scale = np.outer(self.scale, self.scale)
+        return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=1e-10, hermitian=True)) / scale
+
     def apply(self, x: Floats, errors: Floats) -> Floats:
         """x̂ for predictions, a row for each feature, (d, T), whose errors have covariances (T or 1, d, d)."""
         gain = self.gain(errors)

@@ -177,8 +177,7 @@ def estimate(
     `method` is "ridge", "naive", "meb", "dr" or "rc"; see the head of this file for the formulas. `stabilizer` is π^nd, (K,) or (T, K);
     a constant one cancels, one that differs between rounds weights them. `allowed` is (T, K); without it an action of propensity zero in
     (T, K) propensities was not allowed. `guard`: "auto" is the formula itself wherever its matrix is safely positive definite and Fuller's
-    modification elsewhere, "always" the modification everywhere, "never" the bare formula. `unit` (T,) clusters the standard errors; those
-    of "rc" leave out the uncertainty of the calibration where Σe differs between rounds.
+    modification elsewhere, "always" the modification everywhere, "never" the bare formula. `unit` (T,) clusters the standard errors.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -209,6 +208,8 @@ def estimate(
     constant = None if varying else correction.mean_cov
     calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if method == "rc" and varying else None
     solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=options)
+    if solution.lacks_lever:
+        solution = solution.with_lever(solution.lever_sums(ready), products)
     scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
     solution.add_scores(scores, ready, clusters)
     return with_model_uncertainty(solution.estimates(scores), raw, correction, options)[method]
@@ -327,7 +328,7 @@ def solve_log(
         fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
     lever = NO_LEVER
     if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
-        lever = lever_of(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
+        lever = constant_lever(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
     scoring = Scoring(
         weighting=np.array([_kernels.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
         theta=np.stack([fit.theta for fit in fits.values()]),
@@ -377,40 +378,67 @@ def _calibrating(prepared: Calibration, error_cov: Floats) -> Floats:
 
 
 class Lever(NamedTuple):
-    """What an error in the calibration, of μ and C = cov(x̃), does to regression calibration for one Σe.
+    """What errors in μ and Sx do to regression calibration: the derivative of ψ by them, and what it is multiplied with.
 
-    x̂ = x̃ - Σe C^-1 (x̃ - μ), so with y = x̃ - μ, b_a = C^-1 Σe θ_a and v = x̂ (after a 1 if there is an intercept), every round adds
-    p_a b_a'y + Q_a (yy' - C) b_a to ψ_a, p_a = mean 1{a_t = a} v and Q_a = mean 1{a_t = a} vy' C^-1. Empty for other methods.
+    x̂_t = x̃_t - G_t y_t with y_t = x̃_t - μ, H_t = (Sx + Σe,t)^-1 and G_t = Σe,t H_t, so dx̂_t = G_t (dμ + dSx H_t y_t). With v = x̂ (after
+    a 1 if there is an intercept) and the residual ρ_t = v_t'θ_a - r_t, the mean of ψ_a = 1{a_t = a} v ρ moves by
+
+        N_a dμ + Σ_jk N_a,jk dSx,jk,    N_a = mean 1{a_t = a} (ρ dv/dx̂ + vθ_a') G,    N_a,jk = its column j times (H y)_k, under the mean.
+
+    As μ and Sx are means of x̃ and of yy' - Σe,t, every round adds N_a y + Σ_jk N_a,jk (yy' - Σe,t - Sx)_jk to ψ_a. Empty without "rc".
     """
 
     center: Floats
     """μ, (d,)"""
+    spread: Floats
+    """Sx = cov(x̃) - mean Σe, packed, (d (d + 1) / 2,)"""
     slope: Floats
-    """b, (K, d)"""
-    mean: Floats
-    """p, (K, p)"""
-    cross: Floats
-    """Q, (K, p, d)"""
-    constant: Floats
-    """Q C b, (K, p)"""
+    """by y and by the packed yy' - Σe,t - Sx, (K p, d + d (d + 1) / 2)"""
 
 
-NO_LEVER = Lever(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0)))
+NO_LEVER = Lever(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
 
 
-def lever_of(products: Crossproducts, prepared: Calibration, to_calibrated: Floats, error_cov: Floats, theta: Floats) -> Lever:
-    """See `Lever`; `products` are those of x̃, `to_calibrated` maps (1, x̃, r) to (1, x̂, r)."""
-    d, unit = products.dim, products.full[0]
-    n, first = max(products.rounds.sum(), 1.0), 1 if theta.shape[1] == products.dim else 0
+class LeverSums(NamedTuple):
+    """What a lever is made of, see there; two logs are merged by adding these up."""
+
+    by_mean: Floats
+    """Σ N_a, (K, p, d)"""
+    by_spread: Floats
+    """Σ N_a,jk, (K, p, d, d)"""
+
+    def merge(self, other: "LeverSums") -> "LeverSums":
+        return LeverSums(self.by_mean + other.by_mean, self.by_spread + other.by_spread)
+
+
+def lever_of(products: Crossproducts, sums: LeverSums, error_cov: Floats) -> Lever:
+    """See `Lever`; `error_cov` is the mean Σe."""
+    d, total = products.dim, products.full[0].sum(axis=0)
+    n = max(total[0, 0], 1.0)
+    mean = total[0, 1:-1] / n
+    rows, columns = np.triu_indices(d)
+    both = sums.by_spread + np.swapaxes(sums.by_spread, 2, 3)
+    folded = np.where(rows == columns, 0.5, 1.0) * both[:, :, rows, columns]
+    spread = total[1:-1, 1:-1] / n - np.outer(mean, mean) - error_cov
+    return Lever(mean, pack(spread), np.concatenate([sums.by_mean, folded], axis=2).reshape(-1, d + rows.size) / n)
+
+
+def constant_lever(products: Crossproducts, prepared: Calibration, to_calibrated: Floats, error_cov: Floats, theta: Floats) -> Lever:
+    """The lever where Σe, and so G and H, are the same in all rounds; `to_calibrated` maps (1, x̃, r) to (1, x̂, r)."""
+    d, unit, first = products.dim, products.full[0], products.dim + 1 - theta.shape[1]
     center = np.eye(d + 2)[1:-1]
     center[:, 0] = -prepared.mean
     to_v = to_calibrated[first:-1]
-    C = center @ unit.sum(axis=0) @ center.T / n
-    scale = np.outer(prepared.scale, prepared.scale)
-    inverse = np.linalg.pinv(C / scale, rcond=1e-10, hermitian=True) / scale
-    b = theta[:, theta.shape[1] - d :] @ error_cov @ inverse
-    Q = to_v @ unit @ center.T @ inverse / n
-    return Lever(prepared.mean, b, unit[:, 0] @ to_v.T / n, Q, np.einsum("kpi,ij,kj->kp", Q, C, b))
+    G, H = prepared.gain(error_cov), prepared.precision(error_cov)
+    moved = np.vstack([np.zeros((1 - first, d)), G])  # dv/dx̂ G
+    residual = theta @ to_v - np.eye(d + 2)[-1]  # of (1, x̃, r), (K, d + 2)
+    sums = np.einsum("ki,kij,jl->kl", residual, unit, np.vstack([np.eye(d + 2)[:1], center]).T)  # Σ ρ (1, y)
+    along = theta[:, 1 - first :] @ G
+    slopes = sums[:, :1, None] * moved + (unit[:, 0] @ to_v.T)[:, :, None] * along[:, None, :]
+    by_h = sums[:, 1:] @ H
+    v_by_h = to_v @ unit @ center.T @ H
+    shifts = moved[None, :, :, None] * by_h[:, None, None, :] + v_by_h[:, :, None, :] * along[:, None, :, None]
+    return lever_of(products, LeverSums(slopes, shifts), error_cov)
 
 
 class Scoring(NamedTuple):
@@ -456,6 +484,32 @@ class Solution:
         """The scores before any round."""
         size = next(iter(self.fits.values())).theta.size
         return Scores(np.zeros((len(self.fits), size, size)), np.zeros((len(self.fits), units, size)))
+
+    @property
+    def lacks_lever(self) -> bool:
+        """Whether regression calibration was solved with a Σe for each round: its lever then takes the rounds themselves."""
+        return "rc" in self.fits and not self.scoring.to_calibrated.size and bool(np.isfinite(self.fits["rc"].theta).all())
+
+    def lever_sums(self, rounds: Rounds) -> LeverSums:
+        """What some rounds are to the lever."""
+        d, theta = len(rounds.predicted), self.fits["rc"].theta
+        errors = unpack(rounds.errors, d)
+        y, H = (rounds.predicted - self.calibration.mean[:, None]).T, self.calibration.precision(errors)
+        G, h = errors @ H, np.einsum("tij,tj->ti", H, y)
+        v = np.column_stack([np.ones((len(y), theta.shape[1] - d)), self.calibration.apply(rounds.predicted, errors).T])
+        slopes, shifts = np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d))
+        for a, θ in enumerate(theta):
+            at = rounds.actions == a
+            ρ = v[at] @ θ - rounds.rewards[at]
+            N = v[at][:, :, None] * np.einsum("i,tij->tj", θ[-d:], G[at])[:, None, :]
+            N[:, -d:] += ρ[:, None, None] * G[at]
+            slopes[a], shifts[a] = N.sum(axis=0), np.einsum("tij,tk->ijk", N, h[at], optimize=True)
+        return LeverSums(slopes, shifts)
+
+    def with_lever(self, sums: LeverSums, products: Crossproducts) -> "Solution":
+        """With the lever of all rounds; `products` are those of the log."""
+        lever = lever_of(products, sums, products.mean_error(None))
+        return replace(self, scoring=self.scoring._replace(lever=lever))
 
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""

@@ -21,6 +21,7 @@ from mebandit.correction import Correction
 from mebandit.estimators import (
     METHODS,
     Estimate,
+    LeverSums,
     Options,
     Scores,
     Solution,
@@ -173,8 +174,7 @@ def fit(
     and where that is Berkson error a warning tells what the correction does. `floor` is the smallest probability that the policy promised.
     `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without them; by default the first of them is an
     error. `workers` is a number of threads, or the address of a Dask scheduler (or its Client) whose workers read Parquet files for
-    themselves; results do not depend on it. Memory does not grow with the number of rows. The standard errors of "rc" leave out the
-    uncertainty of the calibration where Σe differs between rounds.
+    themselves; results do not depend on it. Memory does not grow with the number of rows.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -252,7 +252,7 @@ class _Steps:
         products = error.unbiased(raw)
         self._check_features(raw)
         solutions = self._solved(products, error)
-        solution, first = solutions[1.0], int(self.options.intercept)
+        solution, first = self._levered(solutions[1.0], products, error), int(self.options.intercept)
         rows = max(int(raw.rounds.sum()) + len(counted.faults), 1)
         scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), _merge_scored, "standard errors")
         self._check_units(scored.by_unit)
@@ -325,6 +325,16 @@ class _Steps:
             }
 
         return self.reading.source.through(work, lambda a, b: {scale: merge(a[scale], b[scale]) for scale in a}, "calibrating")
+
+    def _levered(self, solution: Solution, products: Crossproducts, error: Correction) -> Solution:
+        """With what the uncertainty of the calibration does to rc, where Σe,t varies: that needs the rounds themselves, and θ."""
+        if not solution.lacks_lever:
+            return solution
+
+        def work(block: Block) -> LeverSums:
+            return solution.lever_sums(self.reading.ready(block, error))
+
+        return solution.with_lever(self.reading.source.through(work, LeverSums.merge, "calibrating"), products)
 
     def _score(self, block: Block, solution: Solution, error: Correction, rows: int) -> Scored:
         rounds = self.reading.ready(block, error)
