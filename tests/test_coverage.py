@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mebandit.experiments.coverage import ORDER, as_markdown, counted, run_coverage
+from mebandit.experiments.coverage import ORDER, WORLDS, as_markdown, counted, run_coverage
 
 PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
 REPLICATES = 250
@@ -16,14 +16,15 @@ def test_the_docs_show_what_the_code_counts() -> None:
     """A part of the trials behind the page: every mean coverage is within 4.5 standard errors of the page's."""
     found = run_coverage(horizons=(1000,), replicates=REPLICATES)
     parts = PAGE.read_text(encoding="utf-8").split("\n## ")
-    for what, part in (("arms", parts[1]), ("contrast", parts[2])):
+    places = [(world, what) for world in WORLDS for what in ("arms", "contrast")]
+    for (world, what), part in zip(places, parts[1:5], strict=True):
         for method in ORDER:
             shown = float(re.search(rf"\| 1,000 {method} \| ([\d.]+) ", part)[1]) / 100  # type: ignore[index]
-            mean = found.of(1000, method, what).coverage.mean()
+            mean = found.of(world, 1000, method, what).coverage.mean()
             assert abs(mean - shown) < 4.5 * np.sqrt(shown * (1 - shown) / REPLICATES)
-            if method in ("meb", "dr"):
+            if method in ("meb", "dr", "rc"):
                 assert 0.93 <= shown <= 0.97
-    assert as_markdown(found, command="it").count("| 1,000 ") == 2 * len(ORDER)
+    assert as_markdown(found, command="it").count("| 1,000 ") == 4 * len(ORDER)
 
 
 def test_counting() -> None:

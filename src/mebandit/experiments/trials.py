@@ -8,9 +8,9 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.environments import Environment
-from mebandit.estimators import Estimate, Options, solve_log
+from mebandit.estimators import Estimate, Options, estimates_of
 from mebandit.log import Log
-from mebandit.moments import check_rounds, crossproducts
+from mebandit.moments import check_rounds
 from mebandit.policies import Policy
 from mebandit.progress import Show, progress_bar
 from mebandit.simulate import simulate_log
@@ -73,11 +73,11 @@ def run_trials(
     seed: int,
     cell: int = 0,
     methods: Sequence[str] = ("meb", "dr"),
-    error_cov: Floats,
+    error_cov: Floats | None = None,
     workers: Workers = None,
     progress: Show = None,
 ) -> Trials:
-    """Simulate `replicates` trials of `horizon` rounds and analyse each by every method, with Σe known and the same in all rounds."""
+    """Simulate `replicates` trials of `horizon` rounds and analyse each by every method, with Σe as given, or as each round reports it."""
     k, d, m = environment.n_actions, environment.dim, len(methods)
     theta, guarded = np.full((replicates, m, k, d), np.nan), np.full((replicates, m), np.nan)
     covariance = np.full((replicates, m, k, d, k, d), np.nan)
@@ -86,15 +86,12 @@ def run_trials(
     def run(i: int) -> list[Estimate]:
         log = play(horizon=horizon, seed=seed, replicate=i, cell=cell)
         taken = log.propensities[np.arange(horizon), log.actions]
-        rounds = check_rounds(log.predicted, log.actions, log.rewards, taken, error_cov, n_actions=k)
-        products = crossproducts(rounds, k, varying=False)
+        errors = log.error_cov if error_cov is None else error_cov
+        rounds = check_rounds(log.predicted, log.actions, log.rewards, taken, errors, n_actions=k)
         try:
-            solution = solve_log(products, methods, error_cov=error_cov, options=Options(), strict=False)
+            return list(estimates_of(rounds, k, methods, Options(), strict=False).values())
         except checks.SingularMoments:
             return []
-        scores = solution.no_scores()
-        solution.add_scores(scores, rounds)
-        return list(solution.estimates(scores).values())
 
     with hired(workers) as pool, progress_bar(replicates, f"trials of {horizon:,} rounds", progress) as done:
         for i, estimates in enumerate(pool.in_order(run, range(replicates), done)):
