@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -389,6 +390,35 @@ def test_classes_that_were_confused_are_put_right_with_the_logs_own_shares() -> 
     for method in ("meb", "dr"):
         assert (np.abs(found.estimates[method].theta - theta) < 4.5 * found.estimates[method].std_error).all()
     assert np.abs(found.estimates["ridge"].theta - theta).max() > 0.3
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_uncertainty_of_reported_variances_is_counted_by_every_method(intercept: bool) -> None:
+    """J Var(φ) J' with J = dθ/dφ from fits with other models; φ is what the reported variances are multiplied with."""
+    rng, n = np.random.default_rng(12), 3000
+    x, v = rng.normal(0.5, 1, (n, 2)), rng.uniform(0.1, 0.8, (n, 2))
+    seen = x + rng.normal(0, np.sqrt(1.5 * v))
+    log = log_of(seen[:, 1:], x[:, 1:], rng) | {"calm": seen[:, 0], "v0": v[:, 0], "v1": v[:, 1]}
+    model = mb.measurement.from_variances(v[:200], predicted=seen[:200], truth=x[:200])
+
+    def fitted(with_model: mb.ErrorModel) -> mb.Analysis:
+        return mb.fit(log, predicted="calm,stress", error_columns="v0,v1", error_cov=with_model, intercept=intercept)
+
+    sure, found, φ = replace(model, parameters_cov=0 * model.parameters_cov), fitted(model), model.parameters
+    alone = fitted(sure)
+    free = np.flatnonzero(np.diag(model.parameters_cov))
+    assert free.size == 2
+    for method, estimate in found.estimates.items():
+        J = []
+        for i in free:
+            step = 1e-4 * np.eye(φ.size)[i]
+            high, low = (fitted(sure.at(φ + sign * step)).estimates[method] for sign in (1, -1))
+            both = [np.hstack([e.intercept[:, None], e.theta])[:, 0 if intercept else 1 :] for e in (high, low)]
+            J.append((both[0] - both[1]).ravel() / 2e-4)
+        expected = np.transpose(J) @ model.parameters_cov[np.ix_(free, free)] @ np.array(J)
+        added = estimate.covariance - alone.estimates[method].covariance
+        np.testing.assert_allclose(added, expected, rtol=0, atol=0.02 * np.abs(expected).max() + 1e-12)
+    assert (found.estimates["rc"].std_error > 1.1 * alone.estimates["rc"].std_error).any()
 
 
 def test_a_correction_of_berkson_error_is_warned_about() -> None:

@@ -75,16 +75,26 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
         _kernels.solve_once(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work, aside)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
+    taken = moments.played_error * kappa[:, None, None]
+    plain = report == _kernels.SOLVED
+    if correction == _kernels.OFFERED:
+        taken[plain] = moments.offered_error[plain]
+    matrix = moments.gram + ridge * np.eye(p) - taken
+    if guard == "never":  # whose elimination stops at an exact zero only
+        report[_is_singular(matrix, moments.gram)] = _kernels.SINGULAR
     singular = report == _kernels.SINGULAR
     if singular.any() and strict:
         arm = int(np.argmax(singular))
         raise _unidentified(arm, int(moments.rounds[arm]))
     fit[singular, :p] = np.nan
-    taken = moments.played_error * kappa[:, None, None]
-    plain = report == _kernels.SOLVED
-    if correction == _kernels.OFFERED:
-        taken[plain] = moments.offered_error[plain]
-    return Fit(fit[:, :p].copy(), moments.gram + ridge * np.eye(p) - taken, report, kappa)
+    return Fit(fit[:, :p].copy(), matrix, report, kappa)
+
+
+def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
+    """Whether rounding alone keeps matrices (K, p, p) from being singular, features measured in their root mean squares."""
+    size = np.sqrt(np.maximum(np.einsum("kii->ki", gram), 1e-300))
+    values = np.abs(np.linalg.eigvalsh(matrix / (size[:, :, None] * size[:, None, :])))
+    return np.asarray(values.min(axis=1) <= 1e-13 * values.max(axis=1))
 
 
 def _unidentified(arm: int, rounds: int) -> checks.SingularMoments:
@@ -198,21 +208,7 @@ def estimate(
     )
     model, given = (error_cov, error_cov.error_cov) if isinstance(error_cov, ErrorModel) else (None, error_cov)
     rounds = check_rounds(predicted, actions, rewards, propensities, given, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
-    clusters = _clusters(unit, rounds.rewards.size)
-    varying = len(rounds.errors) > 1
-    raw = crossproducts(rounds, n_actions, varying=varying)
-    correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).settled(raw)
-    products, ready = correction.unbiased(raw), correction.ready(rounds)
-    if model is not None:
-        warn_if_berkson(model, products.full[0].sum(axis=0)[1:-1, 1:-1] / max(rounds.rewards.size, 1))
-    constant = None if varying else correction.mean_cov
-    calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if method == "rc" and varying else None
-    solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=options)
-    if solution.lacks_lever:
-        solution = solution.with_lever(solution.lever_sums(ready), products)
-    scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
-    solution.add_scores(scores, ready, clusters)
-    return with_model_uncertainty(solution.estimates(scores), raw, correction, options)[method]
+    return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=_clusters(unit, rounds.rewards.size))[method]
 
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
@@ -224,6 +220,33 @@ class Options(NamedTuple):
     ridge: float = 0.0
     intercept: bool = False
     guard: str = "auto"
+
+
+def estimates_of(
+    rounds: Rounds,
+    n_actions: int,
+    methods: Sequence[str],
+    options: Options,
+    *,
+    model: ErrorModel | None = None,
+    clusters: Integers | None = None,
+    strict: bool = True,
+) -> dict[str, Estimate]:
+    """The estimates of several methods from rounds in memory; `mebandit.fit` takes the same steps through a log that need not be."""
+    varying = len(rounds.errors) > 1
+    raw = crossproducts(rounds, n_actions, varying=varying)
+    correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).settled(raw)
+    products, ready = correction.unbiased(raw), correction.ready(rounds)
+    if model is not None:
+        warn_if_berkson(model, products.full[0].sum(axis=0)[1:-1, 1:-1] / max(rounds.rewards.size, 1))
+    constant = None if varying else correction.mean_cov
+    calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if "rc" in methods and varying else None
+    solution = solve_log(products, methods, error_cov=constant, calibrated=calibrated, options=options, strict=strict)
+    if solution.lacks_lever:
+        solution = solution.with_lever(solution.lever_sums(ready), products)
+    scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
+    solution.add_scores(scores, ready, clusters)
+    return with_model_uncertainty(solution, scores, raw, correction)
 
 
 def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibration:
@@ -406,21 +429,23 @@ class LeverSums(NamedTuple):
     """Σ N_a, (K, p, d)"""
     by_spread: Floats
     """Σ N_a,jk, (K, p, d, d)"""
+    by_scale: Floats
+    """what Σ ψ_a moves by where the error variances of feature j are larger by a small part, and Sx stays, (K, p, d)"""
 
     def merge(self, other: "LeverSums") -> "LeverSums":
-        return LeverSums(self.by_mean + other.by_mean, self.by_spread + other.by_spread)
+        return LeverSums(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def lever_of(products: Crossproducts, sums: LeverSums, error_cov: Floats) -> Lever:
-    """See `Lever`; `error_cov` is the mean Σe."""
+def lever_of(products: Crossproducts, by_mean: Floats, by_spread: Floats, error_cov: Floats) -> Lever:
+    """See `Lever`; the derivatives are sums over rounds, `error_cov` is the mean Σe."""
     d, total = products.dim, products.full[0].sum(axis=0)
     n = max(total[0, 0], 1.0)
     mean = total[0, 1:-1] / n
     rows, columns = np.triu_indices(d)
-    both = sums.by_spread + np.swapaxes(sums.by_spread, 2, 3)
+    both = by_spread + np.swapaxes(by_spread, 2, 3)
     folded = np.where(rows == columns, 0.5, 1.0) * both[:, :, rows, columns]
     spread = total[1:-1, 1:-1] / n - np.outer(mean, mean) - error_cov
-    return Lever(mean, pack(spread), np.concatenate([sums.by_mean, folded], axis=2).reshape(-1, d + rows.size) / n)
+    return Lever(mean, pack(spread), np.concatenate([by_mean, folded], axis=2).reshape(-1, d + rows.size) / n)
 
 
 def constant_lever(products: Crossproducts, prepared: Calibration, to_calibrated: Floats, error_cov: Floats, theta: Floats) -> Lever:
@@ -438,7 +463,7 @@ def constant_lever(products: Crossproducts, prepared: Calibration, to_calibrated
     by_h = sums[:, 1:] @ H
     v_by_h = to_v @ unit @ center.T @ H
     shifts = moved[None, :, :, None] * by_h[:, None, None, :] + v_by_h[:, :, None, :] * along[:, None, :, None]
-    return lever_of(products, LeverSums(slopes, shifts), error_cov)
+    return lever_of(products, slopes, shifts, error_cov)
 
 
 class Scoring(NamedTuple):
@@ -479,6 +504,8 @@ class Solution:
     scoring: Scoring
     rounds: Floats
     options: Options
+    by_scale: Floats | None = None
+    """dθ of "rc" by the scale of each feature's error variances, (K p, d), where Σe,t varies"""
 
     def no_scores(self, units: int = 0) -> Scores:
         """The scores before any round."""
@@ -491,25 +518,31 @@ class Solution:
         return "rc" in self.fits and not self.scoring.to_calibrated.size and bool(np.isfinite(self.fits["rc"].theta).all())
 
     def lever_sums(self, rounds: Rounds) -> LeverSums:
-        """What some rounds are to the lever."""
+        """What some rounds are to the lever.
+
+        Where Σe,t grows by dΣ = (E_j Σe,t + Σe,t E_j)/2, all that concerns feature j by the same small part, dx̂ = -(I - G) dΣ H y.
+        """
         d, theta = len(rounds.predicted), self.fits["rc"].theta
-        errors = unpack(rounds.errors, d)
-        y, H = (rounds.predicted - self.calibration.mean[:, None]).T, self.calibration.precision(errors)
-        G, h = errors @ H, np.einsum("tij,tj->ti", H, y)
-        v = np.column_stack([np.ones((len(y), theta.shape[1] - d)), self.calibration.apply(rounds.predicted, errors).T])
-        slopes, shifts = np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d))
+        Σ = unpack(rounds.errors, d)
+        y, H = (rounds.predicted - self.calibration.mean[:, None]).T, self.calibration.precision(Σ)
+        G, h = Σ @ H, np.einsum("tij,tj->ti", H, y)
+        v = np.column_stack([np.ones((len(y), theta.shape[1] - d)), self.calibration.apply(rounds.predicted, Σ).T])
+        grown = (G - np.eye(d)) @ (np.eye(d) * np.einsum("tij,tj->ti", G, y)[:, None, :] + Σ * h[:, None, :]) / 2  # column j: dx̂ by scale j
+        sums = LeverSums(np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d)), np.zeros((*theta.shape, d)))
         for a, θ in enumerate(theta):
             at = rounds.actions == a
-            ρ = v[at] @ θ - rounds.rewards[at]
-            N = v[at][:, :, None] * np.einsum("i,tij->tj", θ[-d:], G[at])[:, None, :]
-            N[:, -d:] += ρ[:, None, None] * G[at]
-            slopes[a], shifts[a] = N.sum(axis=0), np.einsum("tij,tk->ijk", N, h[at], optimize=True)
-        return LeverSums(slopes, shifts)
+            N = _score_moves(v[at], θ, rounds.rewards[at], G[at])
+            sums.by_mean[a], sums.by_spread[a] = N.sum(axis=0), np.einsum("tij,tk->ijk", N, h[at], optimize=True)
+            sums.by_scale[a] = _score_moves(v[at], θ, rounds.rewards[at], grown[at]).sum(axis=0)
+        return sums
 
     def with_lever(self, sums: LeverSums, products: Crossproducts) -> "Solution":
         """With the lever of all rounds; `products` are those of the log."""
-        lever = lever_of(products, sums, products.mean_error(None))
-        return replace(self, scoring=self.scoring._replace(lever=lever))
+        Σ = products.mean_error(None)
+        lever = lever_of(products, sums.by_mean, sums.by_spread, Σ)
+        through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
+        moved = -np.linalg.solve(self.fits["rc"].matrix, sums.by_scale - through_Sx / 2)
+        return replace(self, scoring=self.scoring._replace(lever=lever), by_scale=moved.reshape(-1, len(Σ)))
 
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""
@@ -538,6 +571,14 @@ class Solution:
         return found
 
 
+def _score_moves(v: Floats, θ: Floats, r: Floats, dx: Floats) -> Floats:
+    """dψ = dv (v'θ - r) + v dv'θ for ψ = v (v'θ - r), v = x̂ or (1, x̂), and every column of dx̂: (n, d, columns) -> (n, p, columns)."""
+    d = dx.shape[1]
+    dψ = v[:, :, None] * np.einsum("i,tij->tj", θ[-d:], dx)[:, None, :]
+    dψ[:, -d:] += (v @ θ - r)[:, None, None] * dx
+    return np.asarray(dψ)
+
+
 def _inverse(matrix: Floats) -> Floats:
     """NaN where there is none."""
     try:
@@ -546,32 +587,36 @@ def _inverse(matrix: Floats) -> Floats:
         return np.full_like(matrix, np.nan)
 
 
-def with_model_uncertainty(
-    estimates: dict[str, Estimate], raw: Crossproducts, correction: Correction, options: Options
-) -> dict[str, Estimate]:
+def with_model_uncertainty(solution: Solution, scores: Scores, raw: Crossproducts, correction: Correction) -> dict[str, Estimate]:
     """Estimates whose covariances include what the uncertainty of an estimated error model adds: J Var(φ̂) J', J = dθ/dφ.
 
-    The derivative is taken by central differences, on the crossproducts: the log need not be read again.
+    The derivative is taken by central differences, on the crossproducts: the log need not be read again. They do not suffice for "rc"
+    where Σe,t varies; there it is `Solution.by_scale`.
     """
-    model = correction.model
-    methods = tuple(m for m in estimates if not (correction.varying and m == "rc"))  # for which the crossproducts do not suffice
-    if model is None or not model.parameters_cov.any() or not methods:
+    model, estimates, options = correction.model, solution.estimates(scores), solution.options
+    if model is None or not model.parameters_cov.any():
         return estimates
-    base = _solved_with(model, raw, correction, methods, options)
     spread = np.sqrt(np.diag(model.parameters_cov))
-    J = {method: np.zeros((len(estimates[method].covariance), spread.size)) for method in methods}
+    J = {method: np.zeros((len(found.covariance), spread.size)) for method, found in estimates.items()}
+    methods = [method for method in estimates if not (correction.varying and method == "rc")]
+    base = _solved_with(model, raw, correction, methods, options)
     for i in np.flatnonzero(spread > 0):
         step = np.zeros(spread.size)
         step[i] = 0.1 * spread[i]
         ends = [_solved_with(model.at(model.parameters + sign * step), raw, correction, methods, options) for sign in (-1.0, 1.0)]
         for method in methods:
             J[method][:, i] = _slope(base[method], ends[0][method], ends[1][method], step[i])
-    added = {m: J[m] @ model.parameters_cov @ J[m].T for m in methods}
-    return {m: replace(found, covariance=found.covariance + added.get(m, 0.0)) for m, found in estimates.items()}
+    if solution.by_scale is not None:  # a scale is as large a part of itself as the diagonal of Ω that it goes with
+        rows, columns = np.triu_indices(model.dim)
+        variance = np.diag(model.raw_cov)
+        J["rc"][:, -rows.size :][:, rows == columns] = solution.by_scale / np.where(variance > 0, variance, np.inf)
+    return {m: replace(found, covariance=found.covariance + J[m] @ model.parameters_cov @ J[m].T) for m, found in estimates.items()}
 
 
 def _solved_with(model: ErrorModel, raw: Crossproducts, correction: Correction, methods: Sequence[str], options: Options) -> dict[str, Fit]:
     """The fits of a log with another error model of the same kind."""
+    if not methods:
+        return {}
     if correction.varying and correction.model is not None:
         root = np.sqrt(np.divide(model.scale, correction.model.scale, out=np.ones(model.dim), where=correction.model.scale > 0))
         moved = raw._replace(errors=raw.errors * pack(np.outer(root, root)))

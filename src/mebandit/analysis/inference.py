@@ -256,8 +256,8 @@ class _Steps:
         rows = max(int(raw.rounds.sum()) + len(counted.faults), 1)
         scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), _merge_scored, "standard errors")
         self._check_units(scored.by_unit)
-        found = solution.estimates(Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1)))
-        estimates = with_model_uncertainty(found, raw, error, self.options)
+        scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
+        estimates = with_model_uncertainty(solution, scores, raw, error)
         total = raw.full[0].sum(axis=0)
         second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
         warned, pairs = _said_by_pairs(error, validation, second_moment)
