@@ -120,7 +120,7 @@ def error_model(evidence: Path, out: Path, **given: Any) -> None:
     model = _learned(kind, evidence, names or [], given)
     model.save(out)
     click.echo(model.describe(names))
-    click.echo(f"\nError model: {out.resolve()}")
+    click.echo(f"\nError model, for `mebandit fit LOG --error-model {out}`: {out.resolve()}")
 
 
 GOES_WITH = {"truth": ("predicted", "variances", "assume"), "subject": ("predicted", "averaged"), "confusion": ()}
