@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import moments
-from mebandit.denoise import best_linear_predictor
+from mebandit.denoise import Calibration, best_linear_predictor
+from mebandit.moments import pack
 from mebandit.values import Floats
 from tests import reference
 from tests.strategies import Case, logs
@@ -356,6 +357,25 @@ def test_the_covariance_is_that_of_the_stacked_equations(method: str, varying: b
     J = np.stack([(scores(start + step) - scores(start - step)).sum(axis=0) / 2e-5 for step in steps], axis=1)
     expected = (np.linalg.inv(J) @ (at.T @ at) @ np.linalg.inv(J).T)[-k * p :, -k * p :]
     np.testing.assert_allclose(found.covariance, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("units", [1.0, 1e-6, 1e6])
+def test_the_best_linear_predictor_of_rounds_with_their_own_error(units: float) -> None:
+    """Against pseudo-inverses, where some features have no error, one is constant and one follows from others, so that Sx + Σe is singular,
+    not in every round in the same directions."""
+    rng, n = np.random.default_rng(5), 400
+    B = rng.normal(size=(5, 4))
+    B[0], B[2] = 0.0, B[1] - B[3]
+    half = np.array([0, 1, 0, 1, 1])[:, None] * rng.normal(size=(n, 5, 2)) * rng.choice([0.0, 0.5, 2.0], (n, 1, 1))
+    mean, S, E = rng.normal(size=5), B @ B.T, half @ half.transpose(0, 2, 1)
+    y = rng.normal(size=(n, 4)) @ B.T + np.einsum("tij,tj->ti", half, rng.normal(size=(n, 2)))
+    expected = mean + y - np.einsum("tij,tjk,tk->ti", E, np.linalg.pinv(S + E, rcond=1e-10, hermitian=True), y)
+    scale = np.array([1.0, units, 1.0, 1.0, 1.0])
+    found = (
+        Calibration(scale * mean, scale, S).apply(np.ascontiguousarray((scale * (mean + y)).T), pack(E * np.outer(scale, scale))).T / scale
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+    assert np.abs(found - mean - y).max() > 0.1
 
 
 def test_the_bare_formula_needs_enough_rounds() -> None:

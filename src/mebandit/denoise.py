@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
+from mebandit.moments import pack, unpack
 from mebandit.values import Floats
 
 
@@ -30,7 +31,9 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     checks.integer("the number of rounds", len(x), 2)
     errors = checks.covariances("error_cov", error_cov, x.shape[1], len(x))
     mean = x.mean(axis=0)
-    return calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), errors).T.copy()
+    return (
+        calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), pack(errors)).T.copy()
+    )
 
 
 class Calibration(NamedTuple):
@@ -42,21 +45,23 @@ class Calibration(NamedTuple):
     """Sx, in units of scale"""
 
     def gain(self, errors: Floats) -> Floats:
-        """Σe (Sx + Σe)^-1, (..., d, d)"""
+        """Σe (Sx + Σe)^-1, (d, d)"""
         errors = errors / np.outer(self.scale, self.scale)
         return np.asarray(errors @ np.linalg.pinv(self.context_cov + errors, hermitian=True)) * self.scale[:, None] / self.scale
 
     def precision(self, errors: Floats) -> Floats:
-        """(Sx + Σe)^-1, (..., d, d)"""
+        """(Sx + Σe)^-1, (d, d)"""
         scale = np.outer(self.scale, self.scale)
         return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=1e-10, hermitian=True)) / scale
 
     def apply(self, x: Floats, errors: Floats) -> Floats:
-        """x̂ for predictions, a row for each feature, (d, T), whose errors have covariances (T or 1, d, d)."""
-        gain = self.gain(errors)
-        if len(gain) == 1:
-            return mapped(x, np.eye(self.mean.size) - gain[0], gain[0] @ self.mean)
-        return np.ascontiguousarray(x - np.einsum("tij,jt->it", gain, x - self.mean[:, None]))
+        """x̂ for predictions, a row for each feature, (d, T), whose errors have packed covariances (T or 1, d (d + 1) / 2)."""
+        if len(errors) == 1:
+            gain = self.gain(unpack(errors[0], self.mean.size))
+            return mapped(x, np.eye(self.mean.size) - gain, gain @ self.mean)
+        out = np.empty_like(x)
+        _kernels.calibrate_rounds(x, errors, self.mean, self.scale, pack(self.context_cov), out)
+        return out
 
 
 def mapped(x: Floats, matrix: Floats, offset: Floats) -> Floats:

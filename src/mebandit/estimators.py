@@ -259,7 +259,7 @@ def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibra
 
 def calibrated_products(rounds: Rounds, calibration: Calibration, n_actions: int) -> Crossproducts:
     """The crossproducts of a log with x̂ in the place of x̃."""
-    seen = calibration.apply(rounds.predicted, unpack(rounds.errors, len(rounds.predicted)))
+    seen = calibration.apply(rounds.predicted, rounds.errors)
     return crossproducts(rounds._replace(predicted=seen, errors=np.zeros((1, rounds.errors.shape[1]))), n_actions, varying=False)
 
 
@@ -518,22 +518,11 @@ class Solution:
         return "rc" in self.fits and not self.scoring.to_calibrated.size and bool(np.isfinite(self.fits["rc"].theta).all())
 
     def lever_sums(self, rounds: Rounds) -> LeverSums:
-        """What some rounds are to the lever.
-
-        Where Σe,t grows by dΣ = (E_j Σe,t + Σe,t E_j)/2, all that concerns feature j by the same small part, dx̂ = -(I - G) dΣ H y.
-        """
+        """What some rounds are to the lever."""
         d, theta = len(rounds.predicted), self.fits["rc"].theta
-        Σ = unpack(rounds.errors, d)
-        y, H = (rounds.predicted - self.calibration.mean[:, None]).T, self.calibration.precision(Σ)
-        G, h = Σ @ H, np.einsum("tij,tj->ti", H, y)
-        v = np.column_stack([np.ones((len(y), theta.shape[1] - d)), self.calibration.apply(rounds.predicted, Σ).T])
-        grown = (G - np.eye(d)) @ (np.eye(d) * np.einsum("tij,tj->ti", G, y)[:, None, :] + Σ * h[:, None, :]) / 2  # column j: dx̂ by scale j
         sums = LeverSums(np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d)), np.zeros((*theta.shape, d)))
-        for a, θ in enumerate(theta):
-            at = rounds.actions == a
-            N = _score_moves(v[at], θ, rounds.rewards[at], G[at])
-            sums.by_mean[a], sums.by_spread[a] = N.sum(axis=0), np.einsum("tij,tk->ijk", N, h[at], optimize=True)
-            sums.by_scale[a] = _score_moves(v[at], θ, rounds.rewards[at], grown[at]).sum(axis=0)
+        mean, scale, context_cov = self.calibration
+        _kernels.add_lever(sums, theta, mean, scale, pack(context_cov), rounds)
         return sums
 
     def with_lever(self, sums: LeverSums, products: Crossproducts) -> "Solution":
@@ -547,10 +536,9 @@ class Solution:
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
         """Take rounds into the scores; `unit` numbers the unit of each."""
         units = np.empty(0, dtype=np.int64) if unit is None else unit
-        d = len(rounds.predicted)
-        seen = np.empty((d, 0))
+        seen = np.empty((len(rounds.predicted), 0))
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
-            seen = self.calibration.apply(rounds.predicted, unpack(rounds.errors, d))
+            seen = self.calibration.apply(rounds.predicted, rounds.errors)
         _kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
@@ -569,14 +557,6 @@ class Solution:
                 fit, self.moments[method], covariance, method=method, intercept=self.options.intercept, counted=self.rounds
             )
         return found
-
-
-def _score_moves(v: Floats, θ: Floats, r: Floats, dx: Floats) -> Floats:
-    """dψ = dv (v'θ - r) + v dv'θ for ψ = v (v'θ - r), v = x̂ or (1, x̂), and every column of dx̂: (n, d, columns) -> (n, p, columns)."""
-    d = dx.shape[1]
-    dψ = v[:, :, None] * np.einsum("i,tij->tj", θ[-d:], dx)[:, None, :]
-    dψ[:, -d:] += (v @ θ - r)[:, None, None] * dx
-    return np.asarray(dψ)
 
 
 def _inverse(matrix: Floats) -> Floats:

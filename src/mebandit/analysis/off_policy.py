@@ -30,7 +30,7 @@ from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, n
 from mebandit.correction import Correction
 from mebandit.estimators import Options, calibrated_products, calibration_of, outcome_regressions, solve_log
 from mebandit.measurement import ErrorModel
-from mebandit.moments import Crossproducts, merge, unpack
+from mebandit.moments import Crossproducts, merge
 from mebandit.progress import Show
 from mebandit.values import Floats
 from mebandit.workers import Workers
@@ -395,8 +395,7 @@ class _Valuation:
         rounds, size = block.rounds, 2 + 3 * len(readers)
         n, k = rounds.rewards.size, self.reading.source.n_actions
         ready, forecast = self.reading.ready(block, error), forecast_of(block, k)
-        errors = unpack(ready.errors, beta.shape[1] - 1)
-        seen = Seen(rounds.predicted.T, ready.predicted.T, errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
+        seen = Seen(rounds.predicted.T, ready.predicted.T, ready.errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
         r, t = rounds.rewards - center, np.arange(n)
         fitted = beta[:, 0] + np.einsum("td,kd->tk", seen.predicted, beta[:, 1:])
         never = forecast == 0.0 if forecast.shape[1] else np.zeros((n, k), dtype=np.bool_)

@@ -16,6 +16,7 @@ from mebandit import checks
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
 from mebandit.estimators import METHODS
+from mebandit.moments import pack
 from mebandit.values import Booleans, Floats
 
 CONTEXTS = ("predicted", "blp")
@@ -29,7 +30,7 @@ class Seen(NamedTuple):
     unbiased: Floats
     """x̃ without what an error model knows of its bias, (n, d)"""
     errors: Floats
-    """Σe, (n or 1, d, d)"""
+    """Σe, packed, (n or 1, d (d + 1) / 2)"""
     allowed: Booleans
     """(n, K)"""
     start: int
@@ -109,7 +110,7 @@ class LinearRule:
         prepared = self._calibration(frame, own)
 
         def read(seen: Seen) -> Floats:
-            x_hat = prepared.apply(np.ascontiguousarray(seen.unbiased.T), seen.errors if own is None else own[None]).T
+            x_hat = prepared.apply(np.ascontiguousarray(seen.unbiased.T), seen.errors if own is None else pack(own)[None]).T
             return self.probabilities(x_hat, seen.allowed)
 
         return read
