@@ -776,6 +776,102 @@ def test_figures_show_coefficients_of_all_sizes_on_one_axis() -> None:
     np.testing.assert_allclose(drawn, found.estimates["dr"].theta[0] * [1, 1, 100])
 
 
+def finding(found: mb.Analysis, name: str) -> Finding:
+    return next(one for one in found.diagnostics if one.name == name)
+
+
+def test_with_an_intercept_berkson_error_is_beside_the_spread_alone() -> None:
+    """Far from zero, the second moment is large and the spread is not: the factor is what the correction does to the slope."""
+    rng = np.random.default_rng(13)
+    predicted = rng.normal(3, np.sqrt(0.7), (20_000, 1))
+    x = predicted + rng.normal(0, np.sqrt(0.3), predicted.shape)
+    pairs = mb.measurement.from_validation(predicted[:2000], x[:2000])
+    log = log_of(predicted, x, rng)
+    with pytest.warns(mb.measurement.BerksonWarning, match=r"over-corrects by a factor of up to 1\.7"):
+        found = mb.fit(log, predicted="stress", error_cov=0.3, validation=pairs, intercept=True, methods=["ridge", "meb"])
+    slopes = {method: estimate.theta[1, 0] for method, estimate in found.estimates.items()}
+    assert slopes["meb"] / slopes["ridge"] == pytest.approx(1.75, abs=0.15)
+
+
+def test_a_missing_intercept_is_noticed() -> None:
+    rng, n = np.random.default_rng(14), 4000
+    x = rng.normal(1, 1, (n, 1))
+    log = log_of(x + rng.normal(0, 0.5, x.shape), x, rng)
+    given: dict[str, Any] = {"predicted": "stress", "error_cov": 0.25}
+    for methods in (["dr"], ["meb"], ["rc"]):
+        assert finding(mb.fit(log, methods=methods, **given), "no intercept").verdict == "green"
+        moved = log | {"reward": log["reward"] + 0.7 * log["action"]}
+        told = finding(mb.fit(moved, methods=methods, **given), "no intercept")
+        assert told.verdict == "red"
+        assert "Rewards of action 1 are 0." in told.sentence
+        assert (
+            finding(mb.fit(log | {"reward": log["reward"] + 0.3 * log["action"]}, methods=methods, **given), "no intercept").verdict
+            == "yellow"
+        )
+        assert "--intercept" in told.sentence
+    assert "no intercept" not in {one.name for one in mb.fit(log, intercept=True, **given).diagnostics}
+
+
+def test_zscores_of_a_missing_intercept_are_not_larger_than_chance() -> None:
+    """Over 300 logs of a policy that reads x̃, where no intercept is needed."""
+    rng, z = np.random.default_rng(15), []
+    for _ in range(300):
+        x = rng.normal(1, 1, (500, 2))
+        log = log_of(x[:, :1] + rng.normal(0, 0.7, (500, 1)), x[:, :1], rng)
+        z.append(finding(mb.fit(log, predicted="stress", error_cov=0.49, methods=["dr"], progress=False), "no intercept").values["z"])
+    assert (np.array(z) > 1.96).mean() < 0.07
+    assert np.max(z) < 4.5
+
+
+def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
+    """The two ways to an intercept give the same numbers everywhere: tables, files, figure."""
+    log = make_log()
+    fitted = mb.fit(log, predicted="stress", error_cov=0.5, intercept=True)
+    column = mb.fit(log, predicted="one,stress", error_cov=[0.0, 0.5])
+    for table in ("estimates", "contrasts"):
+        own, other = (page.tidy(found, 0.9)[table] for found in (fitted, column))
+        pd.testing.assert_frame_equal(own.replace("(intercept)", "one"), other, rtol=1e-6)
+    for shown in (page.coefficients, lambda found: page.contrasts(found, 0.9)):
+        assert [["one" if cell == "(intercept)" else cell for cell in row] for row in shown(fitted).rows] == shown(column).rows
+    labels = [label.get_text() for label in page.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
+    assert labels == ["(intercept)", "stress"]
+    assert page.draw_sensitivity(fitted).axes[0].get_legend() is not None
+
+
+def test_what_the_guard_decided_has_no_star() -> None:
+    found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
+    assert found.estimates["dr"].guarded.all()
+    assert all(row[3].endswith("?") for row in page.contrasts(found, 0.95).rows)
+
+
+def test_a_constant_feature_has_no_error() -> None:
+    with pytest.raises(mb.InvalidInput, match=r"the error variance of 'one' must be 0, since it is the same in all rounds; got 0\.5"):
+        mb.fit(make_log(), predicted="one,stress", error_cov=0.5)
+
+
+def test_rows_set_aside_are_a_finding(tmp_path: Path) -> None:
+    log = make_log()
+    for share, verdict in ((0.005, "green"), (0.05, "yellow"), (0.5, "red")):
+        spoilt = log.copy()
+        spoilt.loc[: share * len(log), "propensity"] = 70.0
+        given: dict[str, Any] = {"predicted": "one,stress", "error_cov": [0.0, 0.5], "on_bad": "set-aside", "set_aside": tmp_path / "a.csv"}
+        told = finding(mb.fit(spoilt, **given), "rows set aside")
+        assert told.verdict == verdict
+        assert "for 'propensity' (" in told.sentence
+
+
+def test_an_error_model_of_other_units_is_noticed() -> None:
+    rng = np.random.default_rng(16)
+    x = rng.normal(0.5, 1, (4000, 1))
+    seen = x + rng.normal(0, 0.7, x.shape)
+    model = mb.measurement.from_validation(seen[:1000], x[:1000])
+    log = log_of(seen, x, rng)
+    for factor, verdict in ((1.0, "green"), (100.0, "yellow")):
+        told = finding(mb.fit(log | {"stress": factor * seen[:, 0]}, predicted="stress", error_cov=model), "reliability of x̃")
+        assert told.verdict == verdict
+        assert ("are its units the same" in told.sentence) == (verdict == "yellow")
+
+
 def test_a_file_counts_once(tmp_path: Path) -> None:
     make_log().to_csv(tmp_path / "log.csv", index=False)
     make_log().to_parquet(tmp_path / "log.parquet")
@@ -810,11 +906,28 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
         size = said(log, "size of the error", error_cov=error_cov, validation=classical)
         assert size is not None
         assert size.verdict == verdict
-        assert f"{error_cov:.3g} is taken for the error variance of 'stress'; validation pairs give 0.498 ± 0.022." in size.sentence
+        assert f"{error_cov:.3g} is taken for the error variance of 'stress'; `validation` says 0.498 ± 0.022." in size.sentence
     replicates = mb.measurement.from_replicates(x[:300, None] + rng.normal(0, np.sqrt(0.5), (300, 2, 1)))
     assert said(log, "size of the error", error_cov=replicates, validation=classical) is not None
     assert said(log, "size of the error", error_cov=classical) is None  # nothing else to hold it against
-    assert said(log, "size of the error", error_cov=classical, validation=replicates) is None
+    for other, verdict in (
+        (replicates, "green"),
+        (mb.measurement.from_validation(x[:1000] + 0.1 * rng.normal(size=(1000, 1)), x[:1000]), "red"),
+    ):
+        size = said(log, "size of the error", error_cov=classical, validation=other)
+        assert size is not None
+        assert size.verdict == verdict
+    few = mb.measurement.from_validation(x[:30] + 0.02 * rng.normal(size=(30, 1)), x[:30])
+    assert few.verdict == "undecided"
+    doubt = said(log, "size of the error" if few.kind == "classical" else "kind of error", error_cov=0.5, validation=few)
+    assert doubt is not None
+    assert doubt.verdict != "green"
+    both = {"stress": seen[:, 0], "calm": x[:, 0] + rng.normal(0, 1, 4000)}
+    shared = rng.normal(size=(2000, 1)) + 0.2 * rng.normal(size=(2000, 2))
+    t = rng.normal(size=(2000, 2))
+    across = mb.fit(log | both, predicted="stress,calm", error_cov=1.04, validation=mb.measurement.from_validation(t + shared, t))
+    assert "error covariance of 'stress' and 'calm'" in finding(across, "size of the error").sentence
+    assert finding(across, "size of the error").verdict == "red"
 
     predicted, truth = biased_pairs(4000, rng)
     biased = mb.measurement.from_validation(predicted[:2000], truth[:2000])
@@ -823,13 +936,21 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
     kind = said(log, "kind of error", error_cov=0.25, validation=biased)
     assert kind is not None
     assert kind.verdict == "red"
-    assert "'stress' is 0.31 + 0.7 x on average" in kind.sentence
+    assert "'stress' is 0.31 + 0.67 stress on average" in kind.sentence
     used = said(log, "kind of error", error_cov=forced)
     assert used is not None
     assert used.verdict == "yellow"
     assert said(log, "kind of error", error_cov=biased) is None
     with pytest.raises(mb.InvalidInput, match="validation must be of the log's 1 features; got a model of 2"):
-        mb.fit(log, predicted="stress", error_cov=0.1, validation=mb.measurement.from_known([0.1, 0.1]))
+        mb.fit(log, predicted="stress", error_cov=0.1, validation=mb.measurement.from_validation(t + shared, t))
+    for nothing in (mb.measurement.from_known(0.1, 1), "model.json"):
+        with pytest.raises(
+            mb.InvalidInput, match="validation must be an error model from pairs of prediction and truth, or from replicates"
+        ):
+            mb.fit(log, predicted="stress", error_cov=0.1, validation=nothing)  # type: ignore[arg-type]
+    crossed = mb.measurement.from_validation(t @ [[1.0, 0.0], [0.5, 1.0]] + 0.3 * shared, t)
+    told = finding(mb.fit(log | both, predicted="stress,calm", error_cov=0.1, validation=crossed), "kind of error")
+    assert "calm on average" in told.sentence
 
 
 def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
@@ -881,7 +1002,7 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         ("pairs.csv", "--truth", "true"): "--predicted must name the columns of the predictions, with --truth; got nothing.",
         ("counts.csv", "--confusion", "--predicted", "x"): "--predicted must go with --truth or --subject; got it with --confusion.",
         (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",
-        tuple(seen): f"{ONE_EVIDENCE}; got neither.",
+        tuple(seen): f"{ONE_EVIDENCE}; got none.",
     }
     for options, sentence in refusals.items():
         done = run("error-model", *options, "--out", "bad.json", cwd=tmp_path)

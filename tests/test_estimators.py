@@ -387,6 +387,10 @@ def test_the_bare_formula_needs_enough_rounds() -> None:
             mb.estimate(x, actions, x.sum(axis=1), np.full(400, 0.5), 0.0, method="ridge", guard="never")
         enough = mb.estimate(x, np.arange(400) % 2, x.sum(axis=1), np.full(400, 0.5), 0.0, method="ridge", guard="never")
         np.testing.assert_allclose(enough.theta, 1.0, rtol=1e-5)
+    silent = np.column_stack([x[:, 0], np.zeros(400)])  # which a ridge decides
+    for guard in ("auto", "never"):
+        ridged = mb.estimate(silent, actions % 2, x[:, 0], np.full(400, 0.5), 0.0, method="ridge", ridge=1e3, guard=guard)
+        np.testing.assert_array_equal(ridged.theta[:, 1], 0.0)
 
 
 def test_standard_errors_match_the_spread_of_estimates() -> None:

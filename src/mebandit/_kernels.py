@@ -91,7 +91,7 @@ CHUNK = 1016
 
 _MIN_PIVOT = 1e-12
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
-SINGULAR_SPREAD = 1e-10
+SINGULAR_SPREAD = 1e-13
 _U32 = np.uint64(0xFFFFFFFF)
 
 
@@ -892,8 +892,8 @@ def add_scores(meat, totals, unit, scoring, seen, log):
     """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `mebandit.estimators.Scoring`.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
-    formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds, with a lever
-    that says what an error in it does to the estimate, or, if there is no such map, from `seen`.
+    formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
+    no such map, from `seen`. A lever then says what an error in mean and S_x, which x^ was computed with, does to the estimate.
     """
     n_methods, n_actions, p = scoring.theta.shape
     d, n = log.predicted.shape

@@ -46,13 +46,12 @@ class Calibration(NamedTuple):
 
     def gain(self, errors: Floats) -> Floats:
         """Σe (Sx + Σe)^-1, (d, d)"""
-        errors = errors / np.outer(self.scale, self.scale)
-        return np.asarray(errors @ np.linalg.pinv(self.context_cov + errors, hermitian=True)) * self.scale[:, None] / self.scale
+        return np.asarray(errors @ self.precision(errors))
 
     def precision(self, errors: Floats) -> Floats:
         """(Sx + Σe)^-1, (d, d)"""
         scale = np.outer(self.scale, self.scale)
-        return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=1e-10, hermitian=True)) / scale
+        return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=_kernels.SINGULAR_SPREAD, hermitian=True)) / scale
 
     def apply(self, x: Floats, errors: Floats) -> Floats:
         """x̂ for predictions, a row for each feature, (d, T), whose errors have packed covariances (T or 1, d (d + 1) / 2)."""

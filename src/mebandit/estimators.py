@@ -81,7 +81,7 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
         taken[plain] = moments.offered_error[plain]
     matrix = moments.gram + ridge * np.eye(p) - taken
     if guard == "never":  # whose elimination stops at an exact zero only
-        report[_is_singular(matrix, moments.gram)] = _kernels.SINGULAR
+        report[_is_singular(matrix, moments.gram + ridge * np.eye(p))] = _kernels.SINGULAR
     singular = report == _kernels.SINGULAR
     if singular.any() and strict:
         arm = int(np.argmax(singular))
@@ -91,8 +91,9 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
 
 
 def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
-    """Whether rounding alone keeps matrices (K, p, p) from being singular, features measured in their root mean squares."""
-    size = np.sqrt(np.maximum(np.einsum("kii->ki", gram), 1e-300))
+    """Whether rounding alone keeps matrices (K, p, p) from being singular, in the units in which the diagonal of `gram` is 1."""
+    diagonal = np.einsum("kii->ki", gram)
+    size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values = np.abs(np.linalg.eigvalsh(matrix / (size[:, :, None] * size[:, None, :])))
     return np.asarray(values.min(axis=1) <= 1e-13 * values.max(axis=1))
 
@@ -106,10 +107,12 @@ def _unidentified(arm: int, rounds: int) -> checks.SingularMoments:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference θ_a - θ_b with its standard error, each (d,)."""
+    """The difference θ_a - θ_b with its standard error, each (d,), and that of the intercepts, zero unless they were fitted."""
 
     theta: Floats
     std_error: Floats
+    intercept: float = 0.0
+    intercept_std_error: float = 0.0
 
     def interval(self, level: float = 0.95) -> Floats:
         """Normal confidence intervals, (d, 2)."""
@@ -135,14 +138,18 @@ class Estimate:
     @property
     def std_error(self) -> Floats:
         """Sandwich standard errors of θ, valid when earlier rounds decided later ones, (K, d)"""
-        k, d = self.theta.shape
-        return np.sqrt(np.diag(self.covariance)).reshape(k, -1)[:, -d:]
+        return self._std_errors[:, -self.theta.shape[1] :]
 
     @property
     def intercept_std_error(self) -> Floats:
         """Of the intercepts, (K,); zero unless they were fitted"""
-        k, d = self.theta.shape
-        return np.sqrt(np.diag(self.covariance)).reshape(k, -1)[:, 0] if len(self.covariance) > k * d else np.zeros(k)
+        k, p = self._std_errors.shape
+        return self._std_errors[:, 0] if p > self.theta.shape[1] else np.zeros(k)
+
+    @property
+    def _std_errors(self) -> Floats:
+        """Of all fitted coefficients, (K, p); a variance that rounding made negative is 0."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0)).reshape(len(self.theta), -1)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Normal confidence intervals for θ, (K, d, 2)."""
@@ -152,9 +159,11 @@ class Estimate:
         """θ_a - θ_b: what arm a does more than arm b."""
         k, d = self.theta.shape
         a, b = checks.integer("a", a, 0, k - 1), checks.integer("b", b, 0, k - 1)
-        blocks = self.covariance.reshape(k, self.covariance.shape[0] // k, k, -1)[:, -d:, :, -d:]
+        blocks = self.covariance.reshape(k, self.covariance.shape[0] // k, k, -1)
         spread = blocks[a, :, a] + blocks[b, :, b] - blocks[a, :, b] - blocks[b, :, a]
-        return Contrast(self.theta[a] - self.theta[b], np.sqrt(np.maximum(np.diag(spread), 0.0)))
+        error = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        level, level_error = self.intercept[a] - self.intercept[b], error[0] if error.size > d else 0.0
+        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error))
 
 
 def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
@@ -237,8 +246,8 @@ def estimates_of(
     raw = crossproducts(rounds, n_actions, varying=varying)
     correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).settled(raw)
     products, ready = correction.unbiased(raw), correction.ready(rounds)
-    if model is not None:
-        warn_if_berkson(model, products.full[0].sum(axis=0)[1:-1, 1:-1] / max(rounds.rewards.size, 1))
+    if model is not None and set(methods) != {"ridge"}:
+        warn_if_berkson(model, second_moment(products, options.intercept))
     constant = None if varying else correction.mean_cov
     calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if "rc" in methods and varying else None
     solution = solve_log(products, methods, error_cov=constant, calibrated=calibrated, options=options, strict=strict)
@@ -247,6 +256,13 @@ def estimates_of(
     scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
     solution.add_scores(scores, ready, clusters)
     return with_model_uncertainty(solution, scores, raw, correction)
+
+
+def second_moment(products: Crossproducts, intercept: bool) -> Floats:
+    """The mean of x̃x̃', or, where an intercept takes out the mean, the covariance of x̃, (d, d)."""
+    sums = products.full[0].sum(axis=0)
+    sums = sums / max(sums[0, 0], 1.0)
+    return np.asarray(sums[1:-1, 1:-1] - (np.outer(sums[0, 1:-1], sums[0, 1:-1]) if intercept else 0.0))
 
 
 def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibration:

@@ -4,17 +4,20 @@ Green: nothing to see. Yellow: know it when you read the estimates. Red: the est
 The limits between them are conventions, written out beside each check.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mebandit import _kernels
+from mebandit.analysis.formats import Fault
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
-from mebandit.estimators import Solution, digits_lost
+from mebandit.estimators import Estimate, Solution, digits_lost
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, pack, unpack
-from mebandit.values import Floats
+from mebandit.values import Booleans, Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
@@ -82,12 +85,15 @@ class Evidence(NamedTuple):
     features: tuple[str, ...]
     products: Crossproducts
     solution: Solution
+    estimates: dict[str, Estimate]
     tally: Tally
     error: Correction
     """what was taken out, with the mean Σe"""
     floor: float | None
     units: int
     """clusters behind the standard errors; 0: rounds stand alone"""
+    faults: Sequence[Fault] = ()
+    """rows that were set aside"""
     berkson: str = ""
     """the warning, where Σe is subtracted though pairs of prediction and truth say that the error is Berkson"""
     pairs: ErrorModel | None = None
@@ -96,6 +102,13 @@ class Evidence(NamedTuple):
     @property
     def calibration(self) -> Calibration:
         return self.solution.calibration
+
+    @property
+    def constant(self) -> Booleans:
+        """which features are the same in all rounds, (d,)"""
+        total = self.products.full[0].sum(axis=0)
+        mean, square = total[0, 1:-1] / max(total[0, 0], 1.0), np.diag(total)[1:-1] / max(total[0, 0], 1.0)
+        return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
 
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
@@ -116,7 +129,11 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     if evidence.berkson:
         found.insert(0, Finding("kind of error", RED, evidence.berkson[0].upper() + evidence.berkson[1:], {}))
     elif evidence.pairs is not None:
-        found.insert(0, bias(evidence, evidence.pairs) if evidence.pairs.verdict == "biased" else size_of_error(evidence, evidence.pairs))
+        found.insert(0, against_pairs(evidence, evidence.pairs))
+    if not evidence.solution.options.intercept and not evidence.constant.any():
+        found.append(zero_at_zero(evidence))
+    if evidence.faults:
+        found.append(set_aside(evidence))
     if evidence.units:
         found.append(clusters(evidence))
     if (evidence.products.products[3, :, 0] * evidence.products.n_actions < evidence.products.rounds.sum() - 0.5).any():
@@ -184,7 +201,15 @@ def reliability(evidence: Evidence) -> Finding:
         f"The least reliable feature is {evidence.features[least]!r}: {100 * own[least]:.0f} % of its variance is context, the rest error."
     )
     if verdict != GREEN:
-        words += " Decide on its best linear predictor, and expect wide intervals."
+        words += " Decide on its best linear predictor, and expect wide intervals. (Is it a variance, and not a standard deviation?)"
+    told = np.full(d, np.nan) if evidence.error.model is None else evidence.error.model.reliability
+    apart = np.nan_to_num(np.abs(told - own))
+    if apart.max() > 0.2:
+        i, verdict = int(apart.argmax()), max(verdict, YELLOW, key=_gravity)
+        words += (
+            f" {evidence.features[i]!r} was {100 * told[i]:.0f} % context in the data behind the error model, and is {100 * own[i]:.0f} % "
+            "here: are its units the same, and was that data drawn where the log was?"
+        )
     return Finding("reliability of x̃", verdict, words, {"by_feature": own.tolist(), "matrix": matrix.ravel().tolist()})
 
 
@@ -330,10 +355,12 @@ def drift(evidence: Evidence) -> Finding:
     means = parts[:, 1 : 1 + d] / parts[:, :1]
     away = (means - evidence.calibration.mean) / evidence.calibration.scale
     noise = 4.0 / np.sqrt(parts[:, 0].min())
-    worst = int(np.abs(away).max(axis=0).argmax())
-    largest = float(np.abs(away).max())
-    verdict = GREEN if largest < max(0.3, noise) else YELLOW
-    words = f"The mean of {evidence.features[worst]!r} strays furthest, {largest:.2f} standard deviations from its overall mean."
+    strays = np.abs(away).max(axis=0)
+    worst, beyond = int(strays.argmax()), [name for name, far in zip(evidence.features, strays, strict=True) if far >= max(0.3, noise)]
+    verdict = YELLOW if beyond else GREEN
+    words = f"The mean of {evidence.features[worst]!r} strays furthest, {strays[worst]:.2f} standard deviations from its overall mean."
+    if len(beyond) > 1:
+        words += f" Beyond chance and 0.3: {', '.join(map(repr, beyond))}."
     if verdict != GREEN:
         words += " Regression calibration and decisions on a fixed best linear predictor are off; use a mean that forgets (ew_blp)."
     return Finding("drift of x̃", verdict, words, {name: away[:, i].tolist() for i, name in enumerate(evidence.features)})
@@ -364,6 +391,45 @@ def precision(evidence: Evidence) -> Finding:
     return Finding("numerical precision", verdict, words, {"lost": lost.tolist()})
 
 
+def zero_at_zero(evidence: Evidence) -> Finding:
+    """Without an intercept every action earns 0 at x = 0. If so, the weighted mean of r - ⟨θ_a, x̃⟩ is 0 but for chance, b_a with
+
+        s.e.² = Σ w² (r - ⟨θ_a, x̃⟩)² / (Σ w)² + m'Cov(θ_a) m,    m the weighted mean of x̃:
+
+    rather too large, as both parts move against each other. Red: beyond 5 of these and a tenth of the standard deviation of the reward."""
+    method = next(m for m in ("dr", "meb", "rc", "naive", "ridge") if m in evidence.estimates)
+    found, (unit, weighted, twice, _) = evidence.estimates[method], evidence.products.full
+    k, d = found.theta.shape
+    blocks = found.covariance.reshape(k, d, k, d)
+    level, z = np.zeros(k), np.zeros(k)
+    for a, θ in enumerate(found.theta):
+        if np.isfinite(θ).all() and weighted[a, 0, 0] > 0:
+            left, m = np.r_[0.0, -θ, 1.0], weighted[a, 0, 1:-1] / weighted[a, 0, 0]
+            level[a] = left @ weighted[a, :, 0] / weighted[a, 0, 0]
+            squares = left @ twice[a] @ left / evidence.products.n_actions  # Σ w² = Σ c (c u²), c = 1/K
+            z[a] = abs(level[a]) / max(np.sqrt(squares / weighted[a, 0, 0] ** 2 + m @ blocks[a, :, a] @ m), 1e-300)
+    total = unit.sum(axis=0)
+    r = total[0, -1] / total[0, 0]
+    sd = np.sqrt(max(total[-1, -1] / total[0, 0] - r * r, 1e-300))
+    a = int(z.argmax())
+    verdict = GREEN if z[a] < 5 else YELLOW if abs(level[a]) < 0.1 * sd else RED
+    words = f"Rewards of action {a} are {level[a]:.2g} off the fitted line on average (z-score {z[a]:.1f})."
+    if verdict != GREEN:
+        words += " The line goes through 0 at x = 0: fit an intercept (intercept=True, --intercept)."
+    return Finding("no intercept", verdict, words, {"mean_residual": level.tolist(), "z": z.tolist()})
+
+
+def set_aside(evidence: Evidence) -> Finding:
+    """The share of rows that were set aside, and the columns that they broke a rule in. Yellow: 1 %; red: 10 %."""
+    n, rows = len(evidence.faults), len(evidence.faults) + evidence.products.rounds.sum()
+    columns = Counter(fault.column for fault in evidence.faults).most_common()
+    verdict = GREEN if n < 0.01 * rows else YELLOW if n < 0.1 * rows else RED
+    words = f"{percent(n / rows)} of the rows were set aside, for {', '.join(f'{name!r} ({count:,})' for name, count in columns[:5])}."
+    if verdict != GREEN:
+        words += " What is left may no longer stand for all of them."
+    return Finding("rows set aside", verdict, words, {"share": [n / rows]})
+
+
 def clusters(evidence: Evidence) -> Finding:
     """Standard errors from G units are too small where G is."""
     verdict = _judged(evidence.units, 40, 15)
@@ -373,6 +439,13 @@ def clusters(evidence: Evidence) -> Finding:
     return Finding("number of units", verdict, words, {"units": [float(evidence.units)]})
 
 
+def against_pairs(evidence: Evidence, pairs: ErrorModel) -> Finding:
+    """What pairs of prediction and truth, or replicates, say of the error that was taken out of raw predictions."""
+    if pairs.verdict == "biased":
+        return bias(evidence, pairs)
+    return undecided(pairs) if pairs.verdict == "undecided" and pairs.kind != "classical" else size_of_error(evidence, pairs)
+
+
 def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
     """Where pairs say that E[x̃ | x] = b + B x is not x and x̃ was not unbiased: how far off, (b + (B - I) m)/s and (B - I)_ij s_j/s_i with
     the mean m and the standard deviations s of x̃. Red beyond 0.2."""
@@ -380,32 +453,45 @@ def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
     tilt = pairs.slope - np.eye(pairs.dim)
     shift, tilted = np.abs(pairs.offset + tilt @ m) / s, np.abs(tilt * s) / s[:, None]
     off = np.maximum(shift, tilted.max(axis=1))
-    i = int(off.argmax())
-    words = "The validation pairs say that the predictions are biased"
-    if off[i] > 0:  # else the model was made to be used as classical, and has no b and B
-        b, B = pairs.offset[i], pairs.slope[i, i]
-        words += f": given the truth x, {evidence.features[i]!r} is {b:.2g} {'-' if B < 0 else '+'} {abs(B):.2g} x on average"
-    words += ". Let from_validation (mebandit error-model --truth), without `assume`, make the error model: it unbiases them first."
-    return Finding("kind of error", RED if off[i] > 0.2 else YELLOW, words, {"shift": shift.tolist(), "slope": tilted.ravel().tolist()})
+    i, words = int(off.argmax()), "The validation pairs say that the predictions are biased"
+    remedy = ". Let from_validation (mebandit error-model --truth) make the error model, without `assume`: fit then unbiases them first."
+    if not off[i]:  # the model was made to be used as classical, and has no b and B
+        return Finding("kind of error", YELLOW, words + remedy, {})
+    terms = [
+        f"{'-' if B < 0 else '+'} {abs(B):.2g} {name}"
+        for B, name, far in zip(pairs.slope[i], evidence.features, tilted[i], strict=True)
+        if far > 0.05 or name == evidence.features[i]
+    ]
+    words += f": given the truth, {evidence.features[i]!r} is {pairs.offset[i]:.2g} {' '.join(terms)} on average"
+    values = {"shift": shift.tolist(), "slope": tilted.ravel().tolist()}
+    return Finding("kind of error", RED if off[i] > 0.2 else YELLOW, words + remedy, values)
+
+
+def undecided(pairs: ErrorModel) -> Finding:
+    """Pairs that cannot tell classical from Berkson error, and how much depends on it."""
+    factor = pairs.notes["factor"]
+    words = f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
+    return Finding(
+        "kind of error", YELLOW, f"The validation pairs cannot tell classical from Berkson error; {words}.", {"factor": [factor]}
+    )
 
 
 def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:
-    """The error variances that were taken out beside those that pairs of prediction and truth give. Yellow: they differ by more than a
-    tenth and three standard errors; red: by more than a half too."""
-    taken, told, se = np.diag(evidence.error.mean_cov), np.diag(pairs.error_cov), np.diag(pairs.error_cov_std_error)
-    own = np.zeros_like(se) if evidence.error.model is None else np.diag(evidence.error.model.error_cov_std_error)
-    apart = np.abs(taken - told)
-    z = np.where(apart > 0, apart / np.maximum(np.hypot(se, own), 1e-300), 0.0)
-    ratio = np.maximum(taken, told) / np.maximum(np.minimum(taken, told), 1e-300)
-    beyond = np.where((z > 3) & (ratio > 1.1), ratio, 0.0)
-    i = int(beyond.argmax() if beyond.any() else z.argmax())
-    verdict = GREEN if beyond[i] == 0 else YELLOW if beyond[i] < 1.5 else RED
-    words = (
-        f"{taken[i]:.3g} is taken for the error variance of {evidence.features[i]!r}; validation pairs give {told[i]:.3g} ± {se[i]:.2g}."
-    )
+    """The Σe that was taken out beside that of pairs of prediction and truth. Yellow: an entry differs by more than three standard errors
+    and a tenth of the larger variances, √(v_i v_j); red: a third."""
+    taken, told, se = evidence.error.mean_cov, pairs.error_cov, pairs.error_cov_std_error
+    own = np.zeros_like(se) if evidence.error.model is None else evidence.error.model.error_cov_std_error
+    size = np.sqrt(np.maximum(np.diag(taken), np.diag(told)))
+    size = np.where(size > 0, size, 1.0)
+    apart, sure = np.abs(taken - told) / size / size[:, None], np.abs(taken - told) > 3 * np.hypot(se, own)
+    i, j = sorted(map(int, np.unravel_index(int(np.where(sure, apart, 1e-6 * apart).argmax()), apart.shape)))
+    verdict = GREEN if not sure[i, j] or apart[i, j] < 0.1 else YELLOW if apart[i, j] < 1 / 3 else RED
+    what = f"variance of {evidence.features[i]!r}" if i == j else f"covariance of {evidence.features[i]!r} and {evidence.features[j]!r}"
+    words = f"{taken[i, j]:.3g} is taken for the error {what}; `validation` says {told[i, j]:.3g} ± {se[i, j]:.2g}."
     if verdict != GREEN:
-        words += " Take the model of these pairs for the error (error_cov=model, --error-model), or find out why it differs."
-    return Finding("size of the error", verdict, words, {"taken": taken.tolist(), "pairs": told.tolist(), "std_error": se.tolist()})
+        words += " Take that model for the error (error_cov=model, --error-model), or find out why it differs."
+    values = {"taken": taken.ravel().tolist(), "pairs": told.ravel().tolist(), "std_error": se.ravel().tolist()}
+    return Finding("size of the error", verdict, words, values)
 
 
 def availability(evidence: Evidence) -> Finding:

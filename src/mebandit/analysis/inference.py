@@ -1,7 +1,7 @@
 """From a log to estimates: every method side by side, with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
 The log is gone through twice in blocks: once for the crossproducts, from which θ follows, and once for the scores ψ, from which its
-standard errors follow, and for the diagnostics. Where Σe varies between rounds, regression calibration needs one more time.
+standard errors follow, and for the diagnostics. Where Σe varies between rounds, regression calibration needs two times more.
 """
 
 import json
@@ -28,6 +28,7 @@ from mebandit.estimators import (
     calibrated_products,
     calibration_of,
     check_digits,
+    second_moment,
     solve_log,
     with_model_uncertainty,
 )
@@ -205,13 +206,23 @@ def fit(
         workers=workers,
         progress=progress,
     )
-    if validation is not None and validation.dim != len(reading.source.columns.predicted):
-        checks.refuse("validation", f"be of the log's {len(reading.source.columns.predicted)} features", f"a model of {validation.dim}")
+    _check_validation(validation, len(reading.source.columns.predicted))
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
     counted = reading.count(on_bad=on_bad, set_aside=set_aside)
     return _Steps(reading, options, chosen, floor).analysis(counted, validation, settings)
+
+
+def _check_validation(validation: Any, d: int) -> None:
+    """Refuse what says nothing of the error's size or kind."""
+    if validation is None:
+        return
+    if not isinstance(validation, ErrorModel) or not (validation.verdict or validation.kind == "replicates"):
+        got = f"one of kind {validation.kind!r}" if isinstance(validation, ErrorModel) else checks.shown(validation)
+        checks.refuse("validation", "be an error model from pairs of prediction and truth, or from replicates", got)
+    if validation.dim != d:
+        checks.refuse("validation", f"be of the log's {d} features", f"a model of {validation.dim}")
 
 
 def compile_ahead(progress: Show = None) -> None:
@@ -251,6 +262,7 @@ class _Steps:
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         self._check_features(raw)
+        self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution, first = self._levered(solutions[1.0], products, error), int(self.options.intercept)
         rows = max(int(raw.rounds.sum()) + len(counted.faults), 1)
@@ -259,10 +271,11 @@ class _Steps:
         scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
         estimates = with_model_uncertainty(solution, scores, raw, error)
         total = raw.full[0].sum(axis=0)
-        second_moment = products.full[0].sum(axis=0)[1:-1, 1:-1] / total[0, 0]
-        warned, pairs = _said_by_pairs(error, validation, second_moment)
+        warned, pairs = "", None
+        if self.methods != ("ridge",):  # which takes nothing out
+            warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
         features, units = self.reading.source.columns.predicted, len(scored.by_unit.places)
-        evidence = Evidence(features, products, solution, scored.tally, error, self.floor, units, warned, pairs)
+        evidence = Evidence(features, products, solution, estimates, scored.tally, error, self.floor, units, counted.faults, warned, pairs)
         return Analysis(
             estimates=estimates,
             features=features,
@@ -295,6 +308,21 @@ class _Steps:
         if self.reading.source.columns.unit is not None and len(by_unit.places) < 2:
             remedy = "One cluster says nothing about the spread between clusters."
             checks.refuse("unit", "name at least two units", len(by_unit.places), remedy)
+
+    def _check_constants(self, raw: Crossproducts, error: Correction) -> None:
+        """An error variance for a feature that never varies, which a single number for all features gives to a column of ones."""
+        total = raw.full[0].sum(axis=0)
+        mean, square = total[0, 1:-1] / total[0, 0], np.diag(total)[1:-1] / total[0, 0]
+        odd = (square - mean**2 <= 1e-14 * square) & (np.diag(error.mean_cov) > 0) & (total[0, 0] > 1)
+        if odd.any():
+            name = self.reading.source.columns.predicted[int(odd.argmax())]
+            remedy = "Give a variance for each feature, 0 for those without error (error_cov=[0, 0.5], --error-cov 0,0.5)."
+            checks.refuse(
+                f"the error variance of {name!r}",
+                "be 0, since it is the same in all rounds",
+                f"{np.diag(error.mean_cov)[odd][0]:.3g}",
+                remedy,
+            )
 
     def _solved(self, products: Crossproducts, error: Correction) -> dict[float, Solution]:
         """θ for multiples of Σe; a method that has no solution is NaN, unless none has one."""
@@ -361,20 +389,20 @@ class _Steps:
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 
 
-def _said_by_pairs(error: Correction, validation: ErrorModel | None, second_moment: Floats) -> tuple[str, ErrorModel | None]:
+def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Floats) -> tuple[str, ErrorModel | None]:
     """The warning about Berkson error, if any; and what pairs of prediction and truth say, where Σe is taken out of raw predictions.
 
-    The pairs behind the error itself come before those of `validation`."""
+    What the pairs behind the error itself say against it comes first; a model that unbiases predictions is not held against others."""
     model = error.model
-    if model is not None and model.verdict:
-        misused = model.verdict == "biased" and model.kind in ("classical", "reported")
-        return warn_if_berkson(model, second_moment), model if misused else None
-    if validation is None or not validation.verdict:
+    if model is not None:
+        warned = warn_if_berkson(model, moment)
+        if warned or (model.verdict == "biased" and model.kind in ("classical", "reported")):
+            return warned, model
+    if validation is None or (model is not None and model.kind in ("berkson", "biased", "misclassified")):
         return "", None
-    comparable = (model is None or model.kind != "misclassified") and (
-        validation.verdict == "biased" or validation.kind in ("classical", "reported")
-    )
-    return warn_if_berkson(validation, second_moment, error_cov=error.mean_cov), validation if comparable else None
+    warned = warn_if_berkson(validation, moment, error_cov=error.mean_cov)
+    incomparable = error.varying and validation.kind == "reported" and validation.verdict in ("classical", "undecided")  # of other rounds
+    return warned, None if incomparable else validation
 
 
 def _merge_scored(first: Scored, second: Scored) -> Scored:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mebandit.analysis.inference import Analysis
-from mebandit.estimators import Contrast
+from mebandit.estimators import Contrast, Estimate
 from mebandit.files import write_whole
 from mebandit.report import Page, Picture, Table, picture
 from mebandit.values import Floats
@@ -54,12 +54,33 @@ def coefficients(analysis: Analysis) -> Table:
     """θ ± its standard error, a row for each action and feature, a column for each method."""
     rows = []
     for a in range(analysis.n_actions):
-        if analysis.settings.get("intercept"):
-            cells = [pair(e.intercept[a], e.intercept_std_error[a]) for e in analysis.estimates.values()]
-            rows.append([str(a), "(intercept)", *cells])
-        for i, name in enumerate(analysis.features):
-            rows.append([str(a), name, *(pair(e.theta[a, i], e.std_error[a, i]) for e in analysis.estimates.values())])
+        found = [_coefficients(e, a) for e in analysis.estimates.values()]
+        for i, name in enumerate(names_of(analysis)):
+            rows.append([str(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
     return Table(["action", "feature", *analysis.estimates], rows)
+
+
+def names_of(analysis: Analysis) -> list[str]:
+    """Of all that was fitted for an action."""
+    fitted = next(iter(analysis.estimates.values()))
+    return [*(["(intercept)"] if len(fitted.covariance) > fitted.theta.size else []), *analysis.features]
+
+
+def _coefficients(found: Estimate, a: int) -> tuple[Floats, Floats]:
+    """What was fitted for action a, the intercept first if there is one, and standard errors."""
+    first = 0 if len(found.covariance) > found.theta.size else 1
+    return np.r_[found.intercept[a], found.theta[a]][first:], np.r_[found.intercept_std_error[a], found.std_error[a]][first:]
+
+
+def _differences(found: Estimate, a: int, b: int) -> tuple[Floats, Floats]:
+    """The same for action a less action b."""
+    first, c = 0 if len(found.covariance) > found.theta.size else 1, found.contrast(a, b)
+    return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:]
+
+
+def _ends(found: tuple[Floats, Floats], level: float) -> Floats:
+    """The normal interval of each, (p, 2)."""
+    return Contrast(*found).interval(level)
 
 
 def remarks(analysis: Analysis) -> str:
@@ -74,17 +95,32 @@ def remarks(analysis: Analysis) -> str:
     return " ".join(words)
 
 
+def unbiased(analysis: Analysis) -> str:
+    """Where the error model unbiases predictions: what x̃ then is; and that Berkson error asks for no correction."""
+    model = analysis.error.model
+    if model is None or model.kind not in ("berkson", "biased", "misclassified"):
+        return ""
+    words = f"By the error model ({model.kind}), x̃ is here the unbiased prediction, in ridge as in all methods."
+    if model.kind == "berkson":
+        words += (
+            " With Berkson error, least squares on the predictions as they are needs no correction and varies less: "
+            "error_cov=0, methods='ridge' (--error-cov 0 --method ridge)."
+        )
+    return words
+
+
 def contrasts(analysis: Analysis, level: float) -> Table:
-    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval without zero."""
+    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval without zero, ? one in
+    which the guard decided."""
     best, rows = analysis.best, []
     others = [method for method in analysis.estimates if method != best.method]
     for a, b in contrasts_of(analysis):
-        found, values = best.contrast(a, b), [analysis.estimates[method].contrast(a, b).theta for method in others]
-        for i, (name, ends) in enumerate(zip(analysis.features, found.interval(level), strict=True)):
-            se = found.std_error[i]
-            mark = "" if ends[0] <= 0 <= ends[1] else " *"
-            interval = f"[{digits(ends[0], se)}, {digits(ends[1], se)}]{mark}"
-            rows.append([f"{a} - {b}", name, digits(found.theta[i], se), interval, *(digits(theta[i], se) for theta in values)])
+        theta, error = _differences(best, a, b)
+        values = [_differences(analysis.estimates[method], a, b)[0] for method in others]
+        for i, (name, ends) in enumerate(zip(names_of(analysis), _ends((theta, error), level), strict=True)):
+            mark = " ?" if best.guarded[[a, b]].any() else "" if not ends[0] * ends[1] > 0 else " *"
+            interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}"
+            rows.append([f"{a} - {b}", name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)])
     return Table(["actions", "feature", best.method, f"{100 * level:g} % interval", *others], rows)
 
 
@@ -104,19 +140,16 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
     from matplotlib.figure import Figure
 
     factors, names = _on_one_axis(analysis)
-    panels: list[tuple[str, dict[str, tuple[Floats, Floats]]]] = [
-        (f"action {a}", {m: (e.theta[a], e.interval(level)[a]) for m, e in analysis.estimates.items()}) for a in range(analysis.n_actions)
-    ]
+    panels = [(f"action {a}", {m: _coefficients(e, a) for m, e in analysis.estimates.items()}) for a in range(analysis.n_actions)]
     panels += [
-        (f"action {a} - action {b}", {m: _with_interval(e.contrast(a, b), level) for m, e in analysis.estimates.items()})
-        for a, b in contrasts_of(analysis)
+        (f"action {a} - action {b}", {m: _differences(e, a, b) for m, e in analysis.estimates.items()}) for a, b in contrasts_of(analysis)
     ]
-    wide, d = min(len(panels), 3), len(analysis.features)
+    wide, d = min(len(panels), 3), len(names)
     tall = -(-len(panels) // wide)
     figure = Figure(figsize=(3.4 * wide + 1.2, tall * (0.9 + 0.16 * d * (len(analysis.estimates) + 1))), layout="constrained")
     grid = np.atleast_1d(figure.subplots(tall, wide, sharey=True, squeeze=False)).ravel()
     for axes, (title, by_method) in zip(grid, panels, strict=False):
-        _forest(axes, by_method, factors, names)
+        _forest(axes, {m: (found[0], _ends(found, level)) for m, found in by_method.items()}, factors, names)
         axes.set_title(title, fontsize=10)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -126,15 +159,12 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
 
 def _on_one_axis(analysis: Analysis) -> tuple[Floats, list[str]]:
     """Powers of ten that bring the coefficients of all features to one axis, and names that say so: "steps, per 1,000"."""
-    best = analysis.best
-    reach = np.nan_to_num((np.abs(best.theta) + 2 * best.std_error).max(axis=0))
+    arms = [_coefficients(analysis.best, a) for a in range(analysis.n_actions)]
+    reach = np.nan_to_num(np.max([np.abs(theta) + 2 * error for theta, error in arms], axis=0))
     smaller = np.divide(reach.max(), 3 * reach, out=np.ones(reach.size), where=reach > 0)  # up to 30 times is still easy to see
-    powers = np.maximum(np.floor(np.log10(smaller)), 0).astype(int)
-    return 10.0**powers, [f"{name}, per {10 ** int(k):,}" if k else name for name, k in zip(analysis.features, powers, strict=True)]
-
-
-def _with_interval(found: Contrast, level: float) -> tuple[Floats, Floats]:
-    return found.theta, found.interval(level)
+    names, powers = names_of(analysis), np.clip(np.floor(np.log10(smaller)), 0, 9).astype(int)
+    powers[: len(names) - len(analysis.features)] = 0  # an intercept is per 1
+    return 10.0**powers, [f"{name}, per {10 ** int(k):,}" if k else name for name, k in zip(names, powers, strict=True)]
 
 
 def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, Floats]], factors: Floats, names: list[str]) -> None:
@@ -159,7 +189,8 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
     figure = Figure(figsize=(3.4 * len(pairs) + 2.2, 3.4), layout="constrained")
     grid = figure.subplots(1, len(pairs), squeeze=False)[0]
     best = analysis.best
-    by_scale, (factors, names) = analysis.sensitivity[best.method], _on_one_axis(analysis)
+    by_scale, d = analysis.sensitivity[best.method], len(analysis.features)
+    factors, names = (found[-d:] for found in _on_one_axis(analysis))
     for axes, (a, b) in zip(grid, pairs, strict=True):
         error = factors * best.contrast(a, b).std_error
         lines = np.array([factors * (theta[a] - theta[b]) for theta in by_scale.values()])
@@ -238,15 +269,15 @@ def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
 
     estimates, differences, scales = [], [], []
     for method, e in analysis.estimates.items():
-        interval = e.interval(level)
         for a in range(analysis.n_actions):
+            found = _coefficients(e, a)
+            rows = zip(names_of(analysis), *found, _ends(found, level), strict=True)
+            estimates += [[method, a, name, value, se, *ends] for name, value, se, ends in rows]
             for i, name in enumerate(analysis.features):
-                estimates.append([method, a, name, e.theta[a, i], e.std_error[a, i], *interval[a, i]])
                 scales += [[method, a, name, scale, theta[a, i]] for scale, theta in analysis.sensitivity[method].items()]
-        for a in range(analysis.n_actions):
             for b in range(a):
-                c = e.contrast(a, b)
-                rows = zip(analysis.features, c.theta, c.std_error, c.interval(level), strict=True)
+                found = _differences(e, a, b)
+                rows = zip(names_of(analysis), *found, _ends(found, level), strict=True)
                 differences += [[method, a, b, name, value, se, *ends] for name, value, se, ends in rows]
     ends = ["theta", "std_error", "low", "high"]
     return {
@@ -274,7 +305,7 @@ def headline(analysis: Analysis) -> str:
 def describe(analysis: Analysis, level: float = 0.95) -> str:
     """The tables and verdicts as text."""
     lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
-    tables = [coefficients(analysis).as_text(), remarks(analysis), contrasts(analysis, level).as_text()]
+    tables = [coefficients(analysis).as_text(), remarks(analysis), unbiased(analysis), contrasts(analysis, level).as_text()]
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
@@ -288,6 +319,9 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         for kind, content in drawn._asdict().items():
             write_whole(folder / f"{name}.{kind}", content)
     page = Page("What the log says").text(headline(analysis))
+    grave = [f for f in analysis.diagnostics if f.verdict == "red"]
+    if grave:
+        page.text("Settle this first, it makes the estimates doubtful.").verdicts([(f.verdict, f.name, f.sentence) for f in grave])
     page.heading("Coefficients").text(
         f"θ ± standard error. Intervals in the figure are of {100 * level:g} %. Read {analysis.best.method} first; the others are there "
         "to see what the error does, and whether it matters how it is taken out."
@@ -297,11 +331,15 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         page.text(remarks(analysis))
     page.picture(figures["forest"])
     page.table(Table(["method", "what it is"], [[method, SAYS[method]] for method in analysis.estimates]))
-    page.heading("Differences between actions").text("What one action does more than another; * marks an interval without zero.")
+    if unbiased(analysis):
+        page.text(unbiased(analysis))
+    page.heading("Differences between actions").text(
+        "What one action does more than another; * marks an interval without zero, ? one in which the guard decided: do not trust it."
+    )
     page.table(contrasts(analysis, level))
     page.heading("If the error were larger or smaller").text(
         "The same differences with another multiple of the error covariance. Where a line is steep, much depends on Σe. "
-        "Bands are one standard error."
+        "Bands are one standard error, that of the estimate with 1 Σe."
     )
     page.table(sensitivity(analysis)).picture(figures["sensitivity"])
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])

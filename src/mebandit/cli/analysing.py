@@ -70,6 +70,8 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         print_table(title, table.header, table.rows, set())
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
+    if page.unbiased(found):
+        Console().print(page.unbiased(found), highlight=False, markup=False)
     _print_verdicts([(f.verdict, f.name, f.sentence) for f in found.diagnostics])
     if found.faults:
         click.echo(f"Rows set aside: {found.settings['set_aside']}")
@@ -120,7 +122,8 @@ def error_model(evidence: Path, out: Path, **given: Any) -> None:
     model = _learned(kind, evidence, names or [], given)
     model.save(out)
     click.echo(model.describe(names))
-    click.echo(f"\nError model, for `mebandit fit LOG --error-model {out}`: {out.resolve()}")
+    click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
+    click.echo(f"Error model: {out.resolve()}")
 
 
 GOES_WITH = {"truth": ("predicted", "variances", "assume"), "subject": ("predicted", "averaged"), "confusion": ()}
@@ -132,7 +135,7 @@ def _kind_of_evidence(given: dict[str, Any]) -> str:
     said = {name for name, value in given.items() if value not in (None, False)}
     kinds = [kind for kind in GOES_WITH if kind in said]
     if len(kinds) != 1:
-        received = " and ".join(f"--{kind}" for kind in kinds) or "neither"
+        received = " and ".join(f"--{kind}" for kind in kinds) or "none"
         raise InvalidInput(f"the evidence must be one of: --truth columns, a --subject column, a --confusion matrix; got {received}.")
     kind = kinds[0]
     if "predicted" in GOES_WITH[kind] and "predicted" not in said:

@@ -45,4 +45,4 @@ def print_table(title: str, header: list[str], rows: list[list[str]], muted: set
 
 
 def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+±-]?[\d,]*\.?\d*(e[+-]\d+)?", text) is not None
+    return re.fullmatch(r"[+±-]*[\d,]*\.?\d*(e[+-]\d+)?", text) is not None

@@ -59,6 +59,8 @@ def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: A
     if model.verdict != "berkson" or (error_cov is None and model.kind not in ("classical", "reported")):
         return ""
     factor = overcorrection(model if error_cov is None else error_cov, second_moment).factor
+    if factor == 1.0:  # nothing is subtracted
+        return ""
     size = f"over-corrects by a factor of up to {factor:.3g}"
     if math.isinf(factor):
         size = "explodes, because what is left of the second moment of the predictions is not positive definite"
