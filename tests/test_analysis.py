@@ -301,7 +301,10 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"predicted": ["one", "stres"]}, "the table must have a column 'stres'; got none of that name. It has 'one', 'stress'"),
+        (
+            {"predicted": ["one", "stres"]},
+            "the table must have a column 'stres'; got none of that name. Is it 'stress'? It has 'one', 'stress'",
+        ),
         ({"predicted": ["one", "user"]}, "row 1 column 'user' must be a finite number"),
         ({"predicted": None}, "the columns of the predicted context must be named; got none"),
         ({"error_cov": None}, "the error covariance must be known, to be corrected for; got nothing."),
@@ -842,6 +845,34 @@ def test_what_the_guard_decided_has_no_star() -> None:
     found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
     assert found.estimates["dr"].guarded.all()
     assert all(row[3].endswith("?") for row in page.contrasts(found, 0.95).rows)
+
+
+def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
+    log = make_log()
+    rng = np.random.default_rng(17)
+    truth = rng.normal(size=(300, 2))
+    table = {
+        "calm": truth[:, 0] + rng.normal(size=300),
+        "stress": truth[:, 1] + 0.5 * rng.normal(size=300),
+        "t0": truth[:, 0],
+        "t1": truth[:, 1],
+    }
+    pd.DataFrame(table).to_csv(tmp_path / "pairs.csv", index=False)
+    done = run("error-model", "pairs.csv", "--predicted", "calm,stress", "--truth", "t0,t1", "--out", "model.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    model = mb.ErrorModel.load(tmp_path / "model.json")
+    assert model.features == ("calm", "stress")
+    log["calm"], log["other"] = rng.normal(size=(2, len(log)))
+    mb.fit(log, predicted="calm,stress", error_cov=model)
+    mb.fit(log, predicted="other,stress", error_cov=model)  # other names are no other order
+    with pytest.raises(mb.InvalidInput, match="the features must be in the order of the error model, calm, stress; got stress, calm"):
+        mb.fit(log, predicted="stress,calm", error_cov=model)
+
+
+def test_a_missing_column_is_told_with_its_option() -> None:
+    log = make_log().rename(columns={"propensity": "p_taken"})
+    with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(name another with propensity=, --propensity\); got none"):
+        mb.fit(log.drop(columns=["p0", "p1"]), predicted="stress", error_cov=0.5)
 
 
 def test_a_constant_feature_has_no_error() -> None:

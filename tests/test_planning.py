@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,27 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert json.loads(named.stdout) == found, named.stderr
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
+
+
+def test_what_a_pilots_error_model_is_uncertain_by_does_not_shrink_with_rounds() -> None:
+    """The number of rounds that a pilot of 10,000 asks for gives the half-width that was asked for, with the same model of 200 pairs."""
+    world = mb.environments.Gaussian(theta=[[0.5], [1.5]], mean=0.0, error_cov=0.5, noise_sd=0.5)
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(200, 1))
+    model = mb.measurement.from_validation(truth + rng.normal(0, np.sqrt(0.5), truth.shape), truth, assume="classical")
+
+    def fitted(rounds: int, replicate: int) -> mb.Analysis:
+        log = mb.simulate_log(world, mb.meb(2, 1, floor=0.3), horizon=rounds, seed=4, replicate=replicate)
+        return mb.fit(log, error_cov=model, methods="dr")
+
+    pilot = fitted(10_000, 0)
+    assert pilot.best.model_covariance is not None
+    least = 1.96 * float(replace(pilot.best, covariance=pilot.best.model_covariance).contrast(1, 0).std_error[0])
+    asked = 1.2 * least
+    planned = mb.plan(pilot, half_width=asked, method="dr")
+    got = 1.96 * fitted(planned.rounds, 1).best.contrast(1, 0).std_error[0]
+    assert got == pytest.approx(asked, rel=0.1)
+    assert "no number of rounds brings the half-width below" in planned.describe()
+    assert "never" in {cell for row in planned.needed().rows for cell in row}
+    with pytest.raises(mb.InvalidInput, match="the uncertainty of the error model must leave room for what is asked"):
+        mb.plan(pilot, half_width=0.9 * least, method="dr")

@@ -123,3 +123,16 @@ def test_export_writes_what_the_library_writes(folder: Path) -> None:
     call("export", "log.csv", *COLUMNS, "--to", "mrt", "--unit", "who", "--out", "trial.csv")
     assert pd.read_csv("trial.csv")["decision_point"].max() == 40
     assert "--to" in call("export", "log.csv", "--out", "x.csv").output
+
+
+def test_a_rule_from_an_estimate_has_its_intercepts() -> None:
+    log = adaptive_log(2000, seed=31)
+    found = mb.fit(
+        log | {"reward": log["reward"] + 3.0 * log["action"]}, predicted=["x_1"], error_cov=0.5, intercept=True, methods=["dr"]
+    ).best
+    rule = mb.LinearRule(found, floor=0.1)
+    np.testing.assert_array_equal(rule.theta, found.theta)
+    np.testing.assert_array_equal(rule.intercept, found.intercept)
+    assert rule.fitted_to == 2000
+    with pytest.raises(mb.InvalidInput, match="fitted_to must be"):
+        mb.LinearRule(THETA, fitted_to="many")  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     if array.shape == shape:
         return array
     if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
-        letters = iter("ndkm")
+        letters = iter("nkd" if shape == (None, None, None) else "ndkm")
         wanted = "(" + ", ".join(next(letters) if n is None else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
         refuse(what, f"have shape {wanted}", f"shape {array.shape}")
     return array

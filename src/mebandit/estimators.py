@@ -134,6 +134,8 @@ class Estimate:
     """whether the guard stepped in, (K,): there the paper's matrix was not safely positive definite"""
     diagnostics: dict[str, Floats]
     """by arm: `rounds` played, `n_effective`, `smallest_eigenvalue` of the corrected Gram per unit weight, `kappa`"""
+    model_covariance: Floats | None = None
+    """the part of `covariance` that comes from an estimated error model: more rounds do not make it smaller"""
 
     @property
     def std_error(self) -> Floats:
@@ -606,7 +608,8 @@ def with_model_uncertainty(solution: Solution, scores: Scores, raw: Crossproduct
         rows, columns = np.triu_indices(model.dim)
         variance = np.diag(model.raw_cov)
         J["rc"][:, -rows.size :][:, rows == columns] = solution.by_scale / np.where(variance > 0, variance, np.inf)
-    return {m: replace(found, covariance=found.covariance + J[m] @ model.parameters_cov @ J[m].T) for m, found in estimates.items()}
+    added = {method: J[method] @ model.parameters_cov @ J[method].T for method in estimates}
+    return {m: replace(found, covariance=found.covariance + added[m], model_covariance=added[m]) for m, found in estimates.items()}
 
 
 def _solved_with(model: ErrorModel, raw: Crossproducts, correction: Correction, methods: Sequence[str], options: Options) -> dict[str, Fit]:

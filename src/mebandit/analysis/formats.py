@@ -1,6 +1,8 @@
 """Where the rows of a log come from, in pieces of bounded size: Parquet, CSV, a folder of either, a journal, tables and arrays."""
 
+import difflib
 import socket
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -266,8 +268,8 @@ def expected_pieces(part: Any) -> int:
 def parts_of(log: Any) -> list[Any]:
     """Files in the order in which they are read, each once, or tables in memory."""
     parts, seen = _parts(log), set[Path]()
-    for path in (Path(name_of(part)).resolve() for part in parts):
-        if path in seen and path.is_file():
+    for path in (Path(name_of(part)).resolve() for part in parts if not isinstance(part, tuple) or part[0].endswith(".jsonl")):
+        if path in seen:
             raise LogError(f"a file must be in a log once, or its rounds count twice; got {path.name} again. Name files or their folder.")
         seen.add(path)
     return parts
@@ -353,7 +355,7 @@ def schema_of(part: Any) -> Any:
 
 
 def listed(names: Sequence[str]) -> str:
-    return f"It has {', '.join(map(repr, names[:12]))}{', ...' if len(names) > 12 else ''}."
+    return f"It has {', '.join(map(repr, names[:30]))}{', ...' if len(names) > 30 else ''}."
 
 
 def check_schema(schema: Any, columns: Columns, where: str) -> None:
@@ -361,8 +363,12 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
 
     for name in columns.all:
         if name not in schema.names:
-            hint = " Its columns seem to be separated by semicolons; separate them by commas." if ";" in schema.names[0] else ""
-            raise LogError(f"{where} must have a column {name!r}; got none of that name. {listed(schema.names)}{hint}")
+            near = difflib.get_close_matches(name.strip(), schema.names, n=1)
+            hint = f" Is it {near[0]!r}?" if near else ""
+            if ";" in schema.names[0]:
+                hint = " Its columns seem to be separated by semicolons; separate them by commas."
+            said = next((f" (name another with {what}=, --{what})" for what in ("action", "reward", "propensity") if name == what), "")
+            raise LogError(f"{where} must have a column {name!r}{said}; got none of that name.{hint} {listed(schema.names)}")
         if schema.names.count(name) > 1:
             raise LogError(f"{where} must have one column {name!r}; got {schema.names.count(name)} of that name.")
     for name in columns.numbers:
@@ -396,10 +402,14 @@ def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
 def read_matrix(path: Path) -> Floats:
     """The numbers of a CSV without a header, (rows, columns)."""
     try:
-        return np.loadtxt(path, delimiter=",", ndmin=2)
+        with warnings.catch_warnings(action="ignore"):  # of an empty file, which is refused below
+            values = np.loadtxt(path, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"{path} must be a CSV of numbers without a header; got one that cannot be read ({reason}).") from error
+    if not values.size:
+        raise LogError(f"{path} must be a CSV of numbers without a header; got none in it.")
+    return values
 
 
 def read_labels(path: str | Path, name: str) -> list[str]:

@@ -211,15 +211,17 @@ class Goal:
         a, b, j = self.action, self.baseline, self.coefficient
         return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
 
-    def rounds(self, V: float, target: float | None = None) -> int:
-        """The smallest n with z √(V/n) <= half-width, or with (z + z_power) √(V/n) <= |δ|, z the (1 + level)/2 quantile."""
-        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
-        needed = (z + quantile(aim)) ** 2 * V / self.effect**2 if self.tests else z**2 * V / aim**2
-        return max(1, math.ceil(needed * (1 - 1e-12)))
+    def rounds(self, V: float, target: float | None = None, fixed: float = 0.0) -> int:
+        """The smallest n with z s <= half-width, or with (z + z_power) s <= |δ|, s² = V/n + fixed, z the (1 + level)/2 quantile.
 
-    def reached(self, V: float, n: float) -> float:
+        0 if there is none."""
+        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
+        allowed = (self.effect / (z + quantile(aim))) ** 2 if self.tests else (aim / z) ** 2
+        return max(1, math.ceil(V / (allowed - fixed) * (1 - 1e-12))) if allowed > fixed else 0
+
+    def reached(self, V: float, n: float, fixed: float = 0.0) -> float:
         """The half-width, or the power, that n rounds give."""
-        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n)
+        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n + fixed)
         if not self.tests:
             return z * se
         return chance_below(abs(self.effect) / se - z) + chance_below(-abs(self.effect) / se - z)

@@ -43,8 +43,8 @@ class Reading:
     error_known: bool = True
     """whether anything was said of the error; else it counts as zero"""
 
-    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None) -> Counted:
-        """The first time through the log; rows that break a rule are refused, or put into a file."""
+    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True) -> Counted:
+        """The first time through the log; rows that break a rule are refused, or put into a file, if the caller offers that."""
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
@@ -57,7 +57,9 @@ class Reading:
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
-            remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
+            remedy = "Correct the log."
+            if may_set_aside:
+                remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
             raise LogError(f"{counted.faults[0]}{more} {remedy}")
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
@@ -136,6 +138,11 @@ def error_of(given: Any, columns: Columns) -> Correction:
     model = given if isinstance(given, ErrorModel) else None
     if model is not None and model.dim != d:
         checks.refuse("the error model", f"be of the log's {d} features", f"one of {model.dim}")
+    if model is not None and model.features != columns.predicted and sorted(model.features) == sorted(columns.predicted):
+        remedy = "Name them in that order (predicted=, --predicted)."
+        checks.refuse(
+            "the features", f"be in the order of the error model, {', '.join(model.features)}", ", ".join(columns.predicted), remedy
+        )
     if columns.error:
         if given is not None and (model is None or model.kind != "reported"):
             remedy = "Only a model of reported variances (measurement.from_variances) goes with columns."

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mebandit import checks
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
-from mebandit.estimators import METHODS
+from mebandit.estimators import METHODS, Estimate
 from mebandit.moments import pack
 from mebandit.values import Booleans, Floats
 
@@ -62,11 +62,11 @@ class LinearRule:
     reads unbiased ones, as θ was fitted to them.
     """
 
-    theta: ArrayLike
-    """(K, d)"""
+    theta: ArrayLike | Estimate
+    """(K, d); or an estimate, which brings its intercepts along"""
     floor: float = 0.0
     intercept: ArrayLike | None = None
-    """(K,); None is zero"""
+    """(K,); None is zero, or the estimate's"""
     context: str = "predicted"
     """what it reads: "predicted", x̃; "blp", x̂ = μ + Sx (Sx + Σe)^-1 (x̃ - μ)"""
     error_cov: ArrayLike | None = None
@@ -79,6 +79,12 @@ class LinearRule:
     """rounds of the log that θ was estimated from, where that is known: if they are those that it is valued on, they flatter it"""
 
     def __post_init__(self) -> None:
+        if isinstance(self.theta, Estimate):
+            found = self.theta
+            object.__setattr__(self, "theta", found.theta)
+            object.__setattr__(self, "intercept", found.intercept if self.intercept is None else self.intercept)
+            object.__setattr__(self, "fitted_to", self.fitted_to or int(found.diagnostics["rounds"].sum()))
+        checks.integer("fitted_to", self.fitted_to, 0)
         theta = checks.floats("theta", self.theta, (None, None))
         k = len(theta)
         highest = 1.0 / max(k, 1)

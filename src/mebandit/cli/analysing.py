@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -119,9 +120,9 @@ def error_model(evidence: Path, out: Path, **given: Any) -> None:
     kind = _kind_of_evidence(given)
     check_output(out, [evidence])
     names = None if kind == "confusion" else given["predicted"].split(",")
-    model = _learned(kind, evidence, names or [], given)
+    model = replace(_learned(kind, evidence, names or [], given), features=tuple(names or ()))
     model.save(out)
-    click.echo(model.describe(names))
+    click.echo(model.describe())
     click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
     click.echo(f"Error model: {out.resolve()}")
 

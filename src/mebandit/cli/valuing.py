@@ -41,7 +41,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
 
     Policies that read the predicted context can be valued: fixed ones (--policy), and rules that are greedy in ⟨θ, x̃⟩ or in its best linear
     predictor (--theta). Without either: uniform play, and each action for ever. --theta fit learns θ from the first half of the rows and
-    values everything on the second, because rounds flatter the θ that was fitted to them.
+    values everything on the second, because rounds flatter the θ that was fitted to them: rows must be in the order of time.
 
     \b
       mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1

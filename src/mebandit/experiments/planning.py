@@ -68,6 +68,8 @@ class Plan:
     design: Design | None
     """None: from a pilot"""
     pilot_rounds: int = 0
+    fixed: float = 0.0
+    """what the uncertainty of a pilot's error model adds to the squared standard error, however many rounds there are"""
 
     @property
     def at_rounds(self) -> Check | None:
@@ -84,6 +86,9 @@ class Plan:
         if check is not None:
             words.append(_in_words(check, self))
         elif self.design is None:
+            if self.fixed > 0:
+                least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+                words.append(f"The error model is uncertain too: with it, no number of rounds brings the half-width below {least:.3g}.")
             words.append("A pilot says how variable the estimate is, not how contexts are distributed, so nothing was simulated.")
         else:
             words.append("Nothing was simulated." if _possible(self.rounds, self.design.dim) else "That is too long to be simulated here.")
@@ -107,9 +112,8 @@ class Plan:
         """Rounds for several powers or half-widths, by formula times what the simulation added."""
         goal, raised = self.goal, self.rounds / self.formula
         aims = sorted({*POWERS, goal.power}) if goal.tests else [goal.target * m for m in WIDTHS]
-        rows = [
-            [f"{aim:.3g}", f"{goal.rounds(self.variance, aim):,}", f"{round(goal.rounds(self.variance, aim) * raised):,}"] for aim in aims
-        ]
+        counts = [goal.rounds(self.variance, aim, self.fixed) for aim in aims]
+        rows = [[f"{aim:.3g}", *(f"{round(n):,}" if n else "never" for n in (m, m * raised))] for aim, m in zip(aims, counts, strict=True)]
         best = {(i, j) for i, aim in enumerate(aims) if aim == goal.target for j in range(3)}
         return Table(["power" if goal.tests else "half-width", "rounds by formula", "rounds to plan for"], rows, best)
 
@@ -117,7 +121,7 @@ class Plan:
         """The simulated trials."""
         rows = []
         for c in self.simulated:
-            expected = self.goal.reached(self.variance, c.rounds * self.design_effect)
+            expected = self.goal.reached(self.variance, c.rounds * self.design_effect, self.fixed)
             found, se = (c.power, c.power_se) if self.goal.tests else (c.half_width, c.half_width_se)
             shown = [f"{found:.3g} ± {se:.2g}", f"{100 * c.coverage:.1f} ± {100 * c.coverage_se:.1f}"]
             rows.append([f"{c.rounds:,}", f"{expected:.3g}", *shown])
@@ -127,7 +131,7 @@ class Plan:
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
         goal = {name: getattr(self.goal, name) for name in self.goal.__dataclass_fields__}
-        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds")
+        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "fixed")
         plain = {name: getattr(self, name) for name in same}
         found = {"format": "mebandit-plan", "version": 1, "goal": goal} | plain | {"simulated": [c._asdict() for c in self.simulated]}
         return dict(without_nan(found))
@@ -329,24 +333,30 @@ def _with_effect(goal: Goal, design: Design, given: float | None) -> Goal:
 
 
 def _from_pilot(pilot: Analysis, goal: Goal, method: str, grown: float) -> Plan:
-    """V = n s.e.² of the pilot; the effect is the given one, or else what the pilot estimates."""
+    """V = n s.e.² of the pilot, without what its error model is uncertain by; the effect is the given one, or else the pilot's estimate."""
     found = pilot.estimates.get(method)
     if found is None:
         checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(pilot.estimates)}.")
     k, d = found.theta.shape
     checks.integer("coefficient", goal.coefficient, 0, d - 1)
     j, a = goal.coefficient, checks.integer("action", goal.action, 0, k - 1)
+    by_model = found if found.model_covariance is None else replace(found, covariance=found.model_covariance)
     if goal.baseline is None:
-        value, se = found.theta[a, j], found.std_error[a, j]
+        value, parts = found.theta[a, j], [e.std_error[a, j] ** 2 for e in (found, by_model)]
     else:
-        contrast = found.contrast(a, checks.integer("baseline", goal.baseline, 0, k - 1))
-        value, se = contrast.theta[j], contrast.std_error[j]
+        b = checks.integer("baseline", goal.baseline, 0, k - 1)
+        value, parts = found.contrast(a, b).theta[j], [e.contrast(a, b).std_error[j] ** 2 for e in (found, by_model)]
     goal = replace(goal, effect=float(value)) if np.isnan(goal.effect) else goal
-    V = grown * pilot.rounds * float(se) ** 2
-    n = goal.rounds(V)
+    fixed = 0.0 if found.model_covariance is None else float(parts[1])
+    V = grown * pilot.rounds * (float(parts[0]) - fixed)
+    n = goal.rounds(V, fixed=fixed)
+    if n == 0:
+        rule = "leave room for what is asked; more rounds do not make it smaller"
+        remedy = "Give the error model more pairs or readings, or ask for less."
+        checks.refuse("the uncertainty of the error model", rule, f"a standard error of {np.sqrt(fixed):.3g} from it alone", remedy)
     return Plan(
         rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V,
-        design_effect=grown, design=None, pilot_rounds=pilot.rounds,
+        design_effect=grown, design=None, pilot_rounds=pilot.rounds, fixed=fixed,
     )  # fmt: skip
 
 
@@ -460,7 +470,7 @@ def draw(planned: Plan) -> "matplotlib.figure.Figure":
     axes, goal = figure.subplots(), planned.goal
     shown = [planned.rounds, planned.formula, *(c.rounds * planned.design_effect for c in planned.simulated)]
     n = np.linspace(0.75 * min(0.55 * planned.formula, *shown), 1.12 * max(1.4 * planned.rounds, *shown), 300)
-    axes.plot(n, [goal.reached(planned.variance, at) for at in n], color="#4c78a8", linewidth=2, label="formula")
+    axes.plot(n, [goal.reached(planned.variance, at, planned.fixed) for at in n], color="#4c78a8", linewidth=2, label="formula")
     if planned.simulated:
         at = [c.rounds * planned.design_effect for c in planned.simulated]
         values = [(c.power, 2 * c.power_se) if goal.tests else (c.half_width, 2 * c.half_width_se) for c in planned.simulated]

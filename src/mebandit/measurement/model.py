@@ -50,6 +50,8 @@ class ErrorModel:
     scale_std_error: Floats
     notes: dict[str, float] = field(default_factory=dict)
     """`left_out` subjects, readings `averaged`, the `factor` by which a wrong choice between classical and Berkson would change θ"""
+    features: tuple[str, ...] = ()
+    """the names of the coordinates, where they are known: `mebandit.fit` refuses them in another order"""
 
     @property
     def dim(self) -> int:
@@ -128,9 +130,10 @@ class ErrorModel:
 
     def describe(self, features: Sequence[str] | None = None) -> str:
         """A few lines for people: what it is, how large the errors are, what was tested, and what to do. `features` names coordinates."""
-        if features is not None and len(features) != self.dim:
-            checks.refuse("features", f"be names of the {self.dim} coordinates", f"{len(features)}")
-        return words.describe(self, features)
+        names = tuple(features or self.features)
+        if names and len(names) != self.dim:
+            checks.refuse("features", f"be names of the {self.dim} coordinates", f"{len(names)}")
+        return words.describe(self, names)
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; every number keeps every bit."""
@@ -256,7 +259,15 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
         scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
         scale_std_error=non_negative("scale_std_error", checks.floats("scale_std_error", data["scale_std_error"], (d,))[None], (1, d))[0],
         notes={name: checks.number("notes", value, low=0.0) for name, value in data["notes"].items()},
+        features=_names_from_plain(data.get("features", []), d),
     )
+
+
+def _names_from_plain(names: Any, d: int) -> tuple[str, ...]:
+    """The names of all coordinates, or of none."""
+    if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(name, str) for name in names):
+        checks.refuse("features", f"be {d} names, or none", checks.shown(names))
+    return tuple(names)
 
 
 def _test_from_plain(name: str, values: list[Any], d: int) -> ChiSquare:

@@ -32,9 +32,9 @@ _ADVICE = {
 }
 
 
-def describe(model: "ErrorModel", features: Sequence[str] | None) -> str:
+def describe(model: "ErrorModel", features: Sequence[str]) -> str:
     """What it is, how large the errors are, what was tested, and what to do; coordinates by name where `features` has them."""
-    names = [f"coordinate {j}" for j in range(model.dim)] if features is None else list(map(repr, features))
+    names = list(map(repr, features)) or [f"coordinate {j}" for j in range(model.dim)]
     source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
     lines = [f"kind: {model.kind}, {source}"]
     if model.notes.get("left_out"):
@@ -69,7 +69,12 @@ def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
     line += f" (s.e. {error:.2g})" if error > 0 else ""
     if model.kind == "reported" and model.sample_size:
         line += f", {model.scale[j]:.3g} (s.e. {model.scale_std_error[j]:.2g}) times what is reported"
-    return line + (f", reliability {model.reliability[j]:.2f}" if np.isfinite(model.reliability[j]) else "")
+    line += f", reliability {model.reliability[j]:.2f}" if np.isfinite(model.reliability[j]) else ""
+    if model.kind in ("berkson", "biased"):
+        b, B, others = model.offset[j], model.slope[j, j], np.delete(model.slope[j], j)
+        mixed = " and parts of other coordinates" if np.abs(others).max(initial=0.0) > 0.1 * abs(B) else ""
+        line += f"; given the truth x, {b:.2g} {'-' if B < 0 else '+'} {abs(B):.2g} x{mixed} on average"
+    return line
 
 
 def name_of_test(name: str, names: Sequence[str]) -> str:
