@@ -863,7 +863,8 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
     model = mb.ErrorModel.load(tmp_path / "model.json")
     assert model.features == ("calm", "stress")
     log["calm"], log["other"] = rng.normal(size=(2, len(log)))
-    mb.fit(log, predicted="calm,stress", error_cov=model)
+    read, given = (mb.fit(log, predicted="calm,stress", error_cov=error) for error in (str(tmp_path / "model.json"), model))
+    np.testing.assert_array_equal(read.best.covariance, given.best.covariance)
     mb.fit(log, predicted="other,stress", error_cov=model)  # other names are no other order
     with pytest.raises(mb.InvalidInput, match="the features must be in the order of the error model, calm, stress; got stress, calm"):
         mb.fit(log, predicted="stress,calm", error_cov=model)

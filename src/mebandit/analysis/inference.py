@@ -151,7 +151,7 @@ def fit(
     reward: str = "reward",
     propensity: str | Sequence[str] | None = None,
     unit: str | None = None,
-    error_cov: ArrayLike | ErrorModel | Path | None = None,
+    error_cov: ArrayLike | ErrorModel | Path | str | None = None,
     error_columns: str | Sequence[str] | None = None,
     validation: ErrorModel | None = None,
     n_actions: int | None = None,
@@ -169,8 +169,8 @@ def fit(
 
     `log` is a path (.parquet, .csv, .tsv, a folder of these, a journal .jsonl), several of them, a table (pandas, pyarrow) or arrays by
     name. `predicted`, `action`, `reward`, `propensity` (one column for the action taken, or one for each action), `unit` name its columns.
-    The error is `error_cov` (a number, a vector, a matrix, the path of a CSV of these, or an `ErrorModel`), or `error_columns` by round:
-    a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
+    The error is `error_cov` (a number, a vector, a matrix, an `ErrorModel`, or the path of a .csv or .json of these), or `error_columns` by
+    round: a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
     `validation` is what validation pairs say (`measurement.from_validation`): the diagnostics hold the error that is taken out against it,
     and where that is Berkson error a warning tells what the correction does. `floor` is the smallest probability that the policy promised.
     `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without them; by default the first of them is an

@@ -106,8 +106,9 @@ def open_reading(
     d = len(source.columns.predicted)
     if error_cov is None and not source.columns.error and not error_needed:
         return Reading(source, Correction(np.zeros((d, d)), False), error_known=False)
-    if isinstance(error_cov, Path):
-        error_cov = read_error_cov(error_cov, d)
+    if isinstance(error_cov, (str, Path)):
+        path = Path(error_cov)
+        error_cov = ErrorModel.load(path) if path.suffix == ".json" else read_error_cov(path, d)
     return Reading(source, error_of(error_cov, source.columns))
 
 
