@@ -114,6 +114,7 @@ def test_rows_are_set_aside_on_request(folder: Path) -> None:
     assert "1,999 rounds" in done.stdout
     assert "1 rows were set aside." in done.stdout
     assert len(pd.read_csv("set_aside.csv")) == 1
+    assert "Rows set aside: set_aside.csv" in done.stdout
 
 
 def test_export_writes_what_the_library_writes(folder: Path) -> None:

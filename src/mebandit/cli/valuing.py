@@ -52,6 +52,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
     from mebandit.files import folder_for_results
 
     begun = monotonic()
+    aside = given["set_aside"] or (out or Path()) / "set_aside.csv"
     with folder_for_results(out) as folder:
         found = _valued(log, folder, given)
         if folder is not None:
@@ -66,6 +67,8 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
     print_table("Reward per round", shown.header, shown.rows, {i for i, row in enumerate(shown.rows) if row[1] != "dr"})
     for words in value_page.notes(found):
         console.print(words, style="yellow", highlight=False, markup=False)
+    if found.faults:
+        click.echo(f"Rows set aside: {aside}")
     if folder is not None:
         click.echo(f"Tables and figure: {folder.resolve()}\nReport page: {(folder / 'value.html').resolve()}")
 
