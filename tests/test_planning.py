@@ -275,6 +275,14 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert json.loads(named.stdout) == found, named.stderr
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
+    model = mb.measurement.from_known([0.2, 0.3])
+    model.save(tmp_path / "model.json")
+    options = ("--pilot", "pilot.parquet", "--columns", "columns.toml", "--error-model", "model.json")
+    modelled = run(*options, "--intercept", "--half-width", "0.1", "--json", cwd=tmp_path)
+    analysed = mb.fit(tmp_path / "pilot.parquet", action="arm", error_cov=model, intercept=True, methods="dr")
+    assert json.loads(modelled.stdout)["rounds"] == mb.plan(analysed, half_width=0.1, method="dr").rounds
+    twice = run(*options, "--error-cov", "0.5", "--half-width", "0.1", cwd=tmp_path)
+    assert twice.stderr == "mebandit: the error must be given once; got both --error-cov and --error-model.\n"
 
 
 def test_what_a_pilots_error_model_is_uncertain_by_does_not_shrink_with_rounds() -> None:

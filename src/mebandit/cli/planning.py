@@ -52,13 +52,13 @@ class Numbers(click.ParamType[Any]):
 @click.option("--pilot", type=click.Path(path_type=Path), default=None, help="A pilot's log, in place of the world.")
 @click.option("--predicted", default=None, help="The pilot's columns of predicted features, with commas.")
 @click.option("--columns", type=click.Path(path_type=Path), help="A TOML file that says what the pilot's columns are, as for mebandit fit.")
+@click.option("--error-model", default=None, help="The pilot's error model, as `mebandit error-model` writes it, in place of --error-cov.")
+@click.option("--intercept", is_flag=True, help="Fit an intercept for every action of the pilot.")
 @click.option("--replicates", type=int, default=400, show_default=True, help="Simulated trials for each number of rounds; 0: none.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder for a report page, the picture and plan.json.")
-def plan(
-    as_json: bool, out: Path | None, baseline: int, pilot: Path | None, predicted: str | None, columns: Path | None, **given: Any
-) -> None:
+def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, columns: Path | None, **given: Any) -> None:
     """How many rounds a trial needs.
 
     By formula, or from a pilot. Trials of that many rounds are then simulated under the intended policy, and the number is raised if they
@@ -73,12 +73,16 @@ def plan(
     from mebandit.files import folder_for_results
 
     begun = monotonic()
-    said = columns_file(columns) | ({} if predicted is None else {"predicted": predicted})
+    of_pilot = {name: given.pop(name) for name in ("predicted", "error_model", "intercept")}
+    said = columns_file(columns) | {name: value for name, value in of_pilot.items() if value}
     said.pop("floor", None)  # an option of its own
+    if given["error_cov"] is not None and "error_model" in said:
+        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
     if pilot is None and said:
         raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
     with folder_for_results(out) as folder:
-        fitted = None if pilot is None else fit(pilot, error_cov=given["error_cov"], methods=given["method"], **said)
+        error = said.pop("error_model", given["error_cov"])
+        fitted = None if pilot is None else fit(pilot, error_cov=error, methods=given["method"], **said)
         found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
         if as_json:
             click.echo(found.to_json())
