@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
+from mebandit.lever import NO_LEVER, Lever, LeverSums, constant_lever, lever_of
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, unpack
 from mebandit.values import Booleans, Floats, Integers
@@ -138,6 +139,11 @@ class Estimate:
     """the part of `covariance` that comes from an estimated error model: more rounds do not make it smaller"""
 
     @property
+    def has_intercept(self) -> bool:
+        """Whether intercepts were fitted."""
+        return len(self.covariance) > self.theta.size
+
+    @property
     def std_error(self) -> Floats:
         """Sandwich standard errors of θ, valid when earlier rounds decided later ones, (K, d)"""
         return self._std_errors[:, -self.theta.shape[1] :]
@@ -145,8 +151,7 @@ class Estimate:
     @property
     def intercept_std_error(self) -> Floats:
         """Of the intercepts, (K,); zero unless they were fitted"""
-        k, p = self._std_errors.shape
-        return self._std_errors[:, 0] if p > self.theta.shape[1] else np.zeros(k)
+        return self._std_errors[:, 0] if self.has_intercept else np.zeros(len(self.theta))
 
     @property
     def _std_errors(self) -> Floats:
@@ -164,7 +169,7 @@ class Estimate:
         blocks = self.covariance.reshape(k, self.covariance.shape[0] // k, k, -1)
         spread = blocks[a, :, a] + blocks[b, :, b] - blocks[a, :, b] - blocks[b, :, a]
         error = np.sqrt(np.maximum(np.diag(spread), 0.0))
-        level, level_error = self.intercept[a] - self.intercept[b], error[0] if error.size > d else 0.0
+        level, level_error = self.intercept[a] - self.intercept[b], error[0] if self.has_intercept else 0.0
         return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error))
 
 
@@ -223,6 +228,8 @@ def estimate(
 
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
+PREFERRED = ("dr", "meb", "rc", "naive", "ridge")
+"""methods in the order in which one would read them"""
 
 
 class Options(NamedTuple):
@@ -416,72 +423,6 @@ def _calibrating(prepared: Calibration, error_cov: Floats) -> Floats:
     matrix[1:-1, 1:-1] -= gain
     matrix[1:-1, 0] = gain @ prepared.mean
     return matrix
-
-
-class Lever(NamedTuple):
-    """What errors in μ and Sx do to regression calibration: the derivative of ψ by them, and what it is multiplied with.
-
-    x̂_t = x̃_t - G_t y_t with y_t = x̃_t - μ, H_t = (Sx + Σe,t)^-1 and G_t = Σe,t H_t, so dx̂_t = G_t (dμ + dSx H_t y_t). With v = x̂ (after
-    a 1 if there is an intercept) and the residual ρ_t = v_t'θ_a - r_t, the mean of ψ_a = 1{a_t = a} v ρ moves by
-
-        N_a dμ + Σ_jk N_a,jk dSx,jk,    N_a = mean 1{a_t = a} (ρ dv/dx̂ + vθ_a') G,    N_a,jk = its column j times (H y)_k, under the mean.
-
-    As μ and Sx are means of x̃ and of yy' - Σe,t, every round adds N_a y + Σ_jk N_a,jk (yy' - Σe,t - Sx)_jk to ψ_a. Empty without "rc".
-    """
-
-    center: Floats
-    """μ, (d,)"""
-    spread: Floats
-    """Sx = cov(x̃) - mean Σe, packed, (d (d + 1) / 2,)"""
-    slope: Floats
-    """by y and by the packed yy' - Σe,t - Sx, (K p, d + d (d + 1) / 2)"""
-
-
-NO_LEVER = Lever(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
-
-
-class LeverSums(NamedTuple):
-    """What a lever is made of, see there; two logs are merged by adding these up."""
-
-    by_mean: Floats
-    """Σ N_a, (K, p, d)"""
-    by_spread: Floats
-    """Σ N_a,jk, (K, p, d, d)"""
-    by_scale: Floats
-    """what Σ ψ_a moves by where the error variances of feature j are larger by a small part, and Sx stays, (K, p, d)"""
-
-    def merge(self, other: "LeverSums") -> "LeverSums":
-        return LeverSums(*(a + b for a, b in zip(self, other, strict=True)))
-
-
-def lever_of(products: Crossproducts, by_mean: Floats, by_spread: Floats, error_cov: Floats) -> Lever:
-    """See `Lever`; the derivatives are sums over rounds, `error_cov` is the mean Σe."""
-    d, total = products.dim, products.full[0].sum(axis=0)
-    n = max(total[0, 0], 1.0)
-    mean = total[0, 1:-1] / n
-    rows, columns = np.triu_indices(d)
-    both = by_spread + np.swapaxes(by_spread, 2, 3)
-    folded = np.where(rows == columns, 0.5, 1.0) * both[:, :, rows, columns]
-    spread = total[1:-1, 1:-1] / n - np.outer(mean, mean) - error_cov
-    return Lever(mean, pack(spread), np.concatenate([by_mean, folded], axis=2).reshape(-1, d + rows.size) / n)
-
-
-def constant_lever(products: Crossproducts, prepared: Calibration, to_calibrated: Floats, error_cov: Floats, theta: Floats) -> Lever:
-    """The lever where Σe, and so G and H, are the same in all rounds; `to_calibrated` maps (1, x̃, r) to (1, x̂, r)."""
-    d, unit, first = products.dim, products.full[0], products.dim + 1 - theta.shape[1]
-    center = np.eye(d + 2)[1:-1]
-    center[:, 0] = -prepared.mean
-    to_v = to_calibrated[first:-1]
-    G, H = prepared.gain(error_cov), prepared.precision(error_cov)
-    moved = np.vstack([np.zeros((1 - first, d)), G])  # dv/dx̂ G
-    residual = theta @ to_v - np.eye(d + 2)[-1]  # of (1, x̃, r), (K, d + 2)
-    sums = np.einsum("ki,kij,jl->kl", residual, unit, np.vstack([np.eye(d + 2)[:1], center]).T)  # Σ ρ (1, y)
-    along = theta[:, 1 - first :] @ G
-    slopes = sums[:, :1, None] * moved + (unit[:, 0] @ to_v.T)[:, :, None] * along[:, None, :]
-    by_h = sums[:, 1:] @ H
-    v_by_h = to_v @ unit @ center.T @ H
-    shifts = moved[None, :, :, None] * by_h[:, None, None, :] + v_by_h[:, :, None, :] * along[:, None, :, None]
-    return lever_of(products, slopes, shifts, error_cov)
 
 
 class Scoring(NamedTuple):

@@ -183,6 +183,13 @@ class Crossproducts(NamedTuple):
         """Σe, averaged over all rounds, (d, d)"""
         return np.asarray(self.weighted_errors(error_cov)[0].sum(axis=0) / max(self.rounds.sum(), 1.0))
 
+    @property
+    def constant(self) -> Booleans:
+        """which features are the same in all rounds, and not 0, (d,)"""
+        total = self.full[0].sum(axis=0) / max(self.rounds.sum(), 1.0)
+        mean, square = total[0, 1:-1], np.diag(total)[1:-1]
+        return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
+
     def mapped(self, matrix: Floats) -> "Crossproducts":
         """The crossproducts of v -> matrix v, for a matrix that leaves 1 and r as they are; error covariances stay."""
         return self._replace(products=pack(matrix @ self.full @ matrix.T))

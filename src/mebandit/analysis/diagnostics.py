@@ -14,10 +14,10 @@ from mebandit import _kernels
 from mebandit.analysis.formats import Fault
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
-from mebandit.estimators import Estimate, Solution, digits_lost
+from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, pack, unpack
-from mebandit.values import Booleans, Floats
+from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
@@ -103,13 +103,6 @@ class Evidence(NamedTuple):
     def calibration(self) -> Calibration:
         return self.solution.calibration
 
-    @property
-    def constant(self) -> Booleans:
-        """which features are the same in all rounds, (d,)"""
-        total = self.products.full[0].sum(axis=0)
-        mean, square = total[0, 1:-1] / max(total[0, 0], 1.0), np.diag(total)[1:-1] / max(total[0, 0], 1.0)
-        return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
-
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """All diagnostics of a log, the gravest first."""
@@ -130,7 +123,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         found.insert(0, Finding("kind of error", RED, evidence.berkson[0].upper() + evidence.berkson[1:], {}))
     elif evidence.pairs is not None:
         found.insert(0, against_pairs(evidence, evidence.pairs))
-    if not evidence.solution.options.intercept and not evidence.constant.any():
+    if not evidence.solution.options.intercept and not evidence.products.constant.any():
         found.append(zero_at_zero(evidence))
     if evidence.faults:
         found.append(set_aside(evidence))
@@ -397,7 +390,7 @@ def zero_at_zero(evidence: Evidence) -> Finding:
         s.e.² = Σ w² (r - ⟨θ_a, x̃⟩)² / (Σ w)² + m'Cov(θ_a) m,    m the weighted mean of x̃:
 
     rather too large, as both parts move against each other. Red: beyond 5 of these and a tenth of the standard deviation of the reward."""
-    method = next(m for m in ("dr", "meb", "rc", "naive", "ridge") if m in evidence.estimates)
+    method = next(method for method in PREFERRED if method in evidence.estimates)
     found, (unit, weighted, twice, _) = evidence.estimates[method], evidence.products.full
     k, d = found.theta.shape
     blocks = found.covariance.reshape(k, d, k, d)

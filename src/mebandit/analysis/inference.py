@@ -20,8 +20,8 @@ from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.estimators import (
     METHODS,
+    PREFERRED,
     Estimate,
-    LeverSums,
     Options,
     Scores,
     Solution,
@@ -32,14 +32,12 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
+from mebandit.lever import LeverSums
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, merge
 from mebandit.progress import Show, compiling_notice
 from mebandit.values import Floats
 from mebandit.workers import Workers
-
-PREFERRED = ("dr", "meb", "rc", "naive", "ridge")
-"""methods in the order in which one would read them"""
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 """multiples of Σe for the sensitivity of every coefficient"""
@@ -311,9 +309,7 @@ class _Steps:
 
     def _check_constants(self, raw: Crossproducts, error: Correction) -> None:
         """An error variance for a feature that never varies, which a single number for all features gives to a column of ones."""
-        total = raw.full[0].sum(axis=0)
-        mean, square = total[0, 1:-1] / total[0, 0], np.diag(total)[1:-1] / total[0, 0]
-        odd = (square - mean**2 <= 1e-14 * square) & (np.diag(error.mean_cov) > 0) & (total[0, 0] > 1)
+        odd = raw.constant & (np.diag(error.mean_cov) > 0) & (raw.rounds.sum() > 1)
         if odd.any():
             name = self.reading.source.columns.predicted[int(odd.argmax())]
             remedy = "Give a variance for each feature, 0 for those without error (error_cov=[0, 0.5], --error-cov 0,0.5)."

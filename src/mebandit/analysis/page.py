@@ -62,19 +62,18 @@ def coefficients(analysis: Analysis) -> Table:
 
 def names_of(analysis: Analysis) -> list[str]:
     """Of all that was fitted for an action."""
-    fitted = next(iter(analysis.estimates.values()))
-    return [*(["(intercept)"] if len(fitted.covariance) > fitted.theta.size else []), *analysis.features]
+    return [*(["(intercept)"] if analysis.best.has_intercept else []), *analysis.features]
 
 
 def _coefficients(found: Estimate, a: int) -> tuple[Floats, Floats]:
     """What was fitted for action a, the intercept first if there is one, and standard errors."""
-    first = 0 if len(found.covariance) > found.theta.size else 1
+    first = 0 if found.has_intercept else 1
     return np.r_[found.intercept[a], found.theta[a]][first:], np.r_[found.intercept_std_error[a], found.std_error[a]][first:]
 
 
 def _differences(found: Estimate, a: int, b: int) -> tuple[Floats, Floats]:
     """The same for action a less action b."""
-    first, c = 0 if len(found.covariance) > found.theta.size else 1, found.contrast(a, b)
+    first, c = 0 if found.has_intercept else 1, found.contrast(a, b)
     return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:]
 
 
