@@ -16,6 +16,7 @@ from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
 from mebandit.measurement import ErrorModel
+from mebandit.measurement.words import cost_of_doubt
 from mebandit.moments import Crossproducts, pack, unpack
 from mebandit.values import Floats
 
@@ -184,10 +185,8 @@ def reliability(evidence: Evidence) -> Finding:
     d = len(evidence.features)
     matrix = np.eye(d) - evidence.calibration.gain(evidence.error.mean_cov)
     S = evidence.calibration.context_cov * np.outer(evidence.calibration.scale, evidence.calibration.scale)
-    live = np.diag(S) + np.diag(evidence.error.mean_cov) > 0
-    own = np.where(
-        np.diag(evidence.error.mean_cov) > 0, np.diag(S) / np.where(live, np.diag(S) + np.diag(evidence.error.mean_cov), 1.0), 1.0
-    )
+    context, error = np.diag(S), np.diag(evidence.error.mean_cov)
+    own = np.divide(context, context + error, out=np.ones(d), where=error > 0)
     least = int(own.argmin())
     verdict = _judged(float(own[least]), 0.5, 0.2)
     words = (
@@ -321,7 +320,7 @@ def small_error(evidence: Evidence) -> Finding:
 
 def far_out(evidence: Evidence) -> Finding:
     """How far the furthest value of a feature or of the reward is from its mean, in standard deviations z, and its share z²/n of the
-    variance. A code for "missing" among the data, such as -999, shows here. Red: one round has more than a twentieth of a variance."""
+    variance. A code for "missing", such as -999, shows here if all else is far from it. Red: one round has more than a twentieth."""
     sums, ends = evidence.products.full[0].sum(axis=0), evidence.tally.ends
     n = max(sums[0, 0], 1.0)
     mean = sums[0, 1:] / n
@@ -462,11 +461,8 @@ def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
 
 def undecided(pairs: ErrorModel) -> Finding:
     """Pairs that cannot tell classical from Berkson error, and how much depends on it."""
-    factor = pairs.notes["factor"]
-    words = f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
-    return Finding(
-        "kind of error", YELLOW, f"The validation pairs cannot tell classical from Berkson error; {words}.", {"factor": [factor]}
-    )
+    words = f"The validation pairs cannot tell classical from Berkson error; {cost_of_doubt(pairs)}."
+    return Finding("kind of error", YELLOW, words, {"factor": [pairs.notes["factor"]]})
 
 
 def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:

@@ -54,7 +54,8 @@ def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: A
     """Warn where a covariance is subtracted from raw predictions though the pairs behind `model` say that their error is Berkson.
 
     That is so if the model is used as classical, or reports variances; or, for a model of any use, if `error_cov`, a covariance from
-    elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log. Returns the warning, or nothing.
+    elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log, or the covariance of x̃ where an intercept is fitted. Returns
+    the warning, or nothing.
     """
     if model.verdict != "berkson" or (error_cov is None and model.kind not in ("classical", "reported")):
         return ""

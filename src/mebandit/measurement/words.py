@@ -54,11 +54,14 @@ def _advice(model: "ErrorModel") -> str:
         return "What to do: do not use these predictions as they are; take from_validation without `assume`, and its unbias(predicted)."
     advice = _ADVICE[model.kind]
     if model.verdict == "undecided":
-        doubt = "classical and Berkson error cannot be told apart here"
-        factor = model.notes["factor"]
-        cost = f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
-        advice = f"{advice[:-1]}; {doubt}, and {cost}."
+        advice = f"{advice[:-1]}; classical and Berkson error cannot be told apart here, and {cost_of_doubt(model)}."
     return advice
+
+
+def cost_of_doubt(model: "ErrorModel") -> str:
+    """What depends on the choice between classical and Berkson error."""
+    factor = model.notes["factor"]
+    return f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
 
 
 def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
