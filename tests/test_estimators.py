@@ -174,10 +174,10 @@ def test_half_and_half_is_the_whole(case: Case, data: st.DataObject) -> None:
         piece = moments.Rounds(*pieces)._replace(predicted=rounds.predicted[:, start:stop].copy())
         return moments.crossproducts(piece, case.n_actions, varying=case.sigma.ndim == 3)
 
-    merged = moments.merge(part(0, cut), part(cut, n))
+    merged = part(0, cut).merge(part(cut, n))
     for mine, whole in zip(merged, part(0, n), strict=True):
         np.testing.assert_allclose(mine, whole, rtol=1e-12, atol=1e-12 * np.abs(whole).max())
-    for mine, other in zip(merged, moments.merge(part(cut, n), part(0, cut)), strict=True):
+    for mine, other in zip(merged, part(cut, n).merge(part(0, cut)), strict=True):
         np.testing.assert_array_equal(mine, other)
 
 

@@ -88,6 +88,7 @@ ROUNDED = 1e-3
 # Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
 # where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
+EVEN = 32  # rounds that vector instructions take at a time
 
 _MIN_PIVOT = 1e-12
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
@@ -888,6 +889,140 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
+def add_fourth_moments(sums, center, inverse, squared_only, log):
+    """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r) in units of their own, see
+    `mebandit.fourth_moments`; `squared_only`: for m < 2 only the first row of q q' is asked for. Rounds are sorted by action, a chunk at a
+    time."""
+    d, n = log.predicted.shape
+    n_actions = sums.shape[0]
+    v, u, q = np.ones((d + 2, CHUNK)), np.ones(CHUNK + EVEN), np.empty((packed_size(d + 2), CHUNK + EVEN))
+    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
+    for start in range(0, n, CHUNK):
+        end = min(start + CHUNK, n)
+        sort_by_action(log.actions[start:end], begin, order)
+        for i in range(d):
+            take_away(v[1 + i], log.predicted[i, start:end], order, center[i], inverse[i])
+        take_away(v[d + 1], log.rewards[start:end], order, center[d], inverse[d])
+        take(u, log.propensities[start:end], order)
+        invert(u[: end - start])
+        for a in range(n_actions):
+            if begin[a + 1] > begin[a]:
+                add_quartics(sums[a], v, u, begin[a], begin[a + 1], squared_only, q)
+
+
+@jit
+def take_away(out, x, order, center, inverse):
+    """(x - center) * inverse, in another order."""
+    for k in range(x.size):
+        out[k] = (x[order[k]] - center) * inverse
+
+
+@jit
+def invert(u):
+    """u = 1 / u."""
+    for k in range(u.size):
+        u[k] = 1.0 / u[k]
+
+
+@jit
+def add_quartics(sums, v, u, first, end, squared_only, q):
+    """`add_fourth_moments` of columns first, ..., end - 1 of v, and of as many of zeros as vector instructions can do without being asked
+    for the rest one by one.
+
+    Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, r at most twice, so b is not r. The v_c v_e for one b
+    are the tail of q.
+    """
+    width, size, k, m = v.shape[0], q.shape[0], 0, end - first
+    u, found = u[first : first + (m + EVEN - 1) // EVEN * EVEN], np.empty((3, 3))
+    for a in range(width):
+        for b in range(a, width):
+            write_product(q[k, :m], v[a, first:end], v[b, first:end])
+            q[k, m : u.size] = 0.0
+            k += 1
+    for b in range(width - 1):
+        for a in range(0, b + 1, 3 if squared_only and b > 0 else 1):
+            for j in range(packed_place(b, b, width), size, 3):
+                if squared_only and b > 0:
+                    rows = min(b + 1 - a, 3)
+                    one, two, three = (
+                        packed_place(a, b, width),
+                        packed_place(min(a + 1, b), b, width),
+                        packed_place(min(a + 2, b), b, width),
+                    )
+                    sum_squared(found, one, two, three, q, j, u)
+                    for x in range(rows):
+                        for y in range(min(3, size - j)):
+                            sums[2, packed_place(a + x, b, width), j + y] += found[x, y]
+                else:
+                    i = packed_place(a, b, width)
+                    sum_by_power(found, i, q, j, u)
+                    for m in range(3):
+                        for y in range(min(3, size - j)):
+                            sums[m, i, j + y] += found[m, y]
+
+
+@spliced
+def packed_place(i, j, width):
+    """Where a packed upper triangle has its element i, j, i <= j."""
+    return i * width - (i * (i - 1)) // 2 + j - i
+
+
+@jit
+def write_product(out, x, y):
+    """out = x y."""
+    for k in range(out.size):
+        out[k] = x[k] * y[k]
+
+
+@summing
+def sum_by_power(found, i, q, j, u):
+    """found[m] = the products of u^m and row i of q with its rows j, j + 1 and j + 2: what is loaded once is used three times. Beyond its
+    end the last row is taken again."""
+    m, last = u.size, q.shape[0] - 1
+    a, x, y, z = item(q, i), item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
+    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(m):
+        b = a[k] * u[k]
+        c = b * u[k]
+        ax += a[k] * x[k]
+        ay += a[k] * y[k]
+        az += a[k] * z[k]
+        bx += b * x[k]
+        by += b * y[k]
+        bz += b * z[k]
+        cx += c * x[k]
+        cy += c * y[k]
+        cz += c * z[k]
+    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
+    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
+    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
+
+
+@summing
+def sum_squared(found, one, two, three, q, j, u):
+    """The products of u^2 and three rows of q with its rows j, j + 1 and j + 2, likewise."""
+    m, last = u.size, q.shape[0] - 1
+    a, b, c = item(q, one), item(q, two), item(q, three)
+    x, y, z = item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
+    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(m):
+        w = u[k] * u[k]
+        wx, wy, wz = w * x[k], w * y[k], w * z[k]
+        ax += a[k] * wx
+        ay += a[k] * wy
+        az += a[k] * wz
+        bx += b[k] * wx
+        by += b[k] * wy
+        bz += b[k] * wz
+        cx += c[k] * wx
+        cy += c[k] * wy
+        cz += c[k] * wz
+    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
+    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
+    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
+
+
+@jit
 def add_scores(meat, totals, unit, scoring, seen, log):
     """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `mebandit.estimators.Scoring`.
 
@@ -1181,13 +1316,13 @@ def write_packed_row(packed, i, d, out):
 
 
 @jit
-def add_tally(tally, first, total, floor, varying, theta, mean, scale, log, forecast):
+def add_tally(tally, first, total, floor, varying, mean, scale, log, forecast):
     """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
 
     `forecast` has the probability of every action where that is known, else no column. Error covariances are added up if `varying`.
     """
     d, n = log.predicted.shape
-    parts, work = tally.segments.shape[0], np.empty((2 + theta.shape[0] + d, CHUNK))
+    parts, work = tally.segments.shape[0], np.empty((2 + d, CHUNK))
     begin = 0
     for part in range(parts):  # those of its parts that the log touches, one after the other
         end = min(max((total * (part + 1) + parts - 1) // parts - first, begin), n) if part + 1 < parts else n
@@ -1196,7 +1331,6 @@ def add_tally(tally, first, total, floor, varying, theta, mean, scale, log, fore
             count_propensities(tally, log.actions[start:stop], log.propensities[start:stop], floor)
             add_segment(tally.segments[part], log.predicted, start, stop)
             add_stated(tally, start, stop, mean, scale, log, forecast, work)
-            count_close(tally.close, start, stop, theta, varying, log, work)
             if varying:
                 for t in range(start, stop):
                     add_reported(tally, part, log.predicted, t, mean, log.errors)
@@ -1305,23 +1439,25 @@ def add_chance(chance, q, variance, work):
 
 
 @jit
-def count_close(close, start, stop, theta, varying, log, work):
+def count_close(close, theta, varying, log):
     """Rounds with a choice, and those where the two best actions are within 1 and 1.96 standard deviations of the error between them."""
     n_actions, error, allowed = theta.shape[0], log.errors, log.allowed
-    m, intercept = stop - start, theta.shape[1] - log.predicted.shape[0]
-    for b in range(n_actions):
-        write_fitted(work[b, :m], theta, b, intercept, log.predicted, start)
-    if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
-        count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
-    else:
-        for t in range(start, stop):
-            top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
-            if next_best >= 0:
-                sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
-                gap = work[top, t - start] - work[next_best, t - start]
-                close[0] += 1.0
-                close[1] += gap < sd
-                close[2] += gap < 1.959964 * sd
+    intercept, work = theta.shape[1] - log.predicted.shape[0], np.empty((theta.shape[0], CHUNK))
+    for start in range(0, log.predicted.shape[1], CHUNK):
+        m = min(CHUNK, log.predicted.shape[1] - start)
+        for b in range(n_actions):
+            write_fitted(work[b, :m], theta, b, intercept, log.predicted, start)
+        if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
+            count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
+        else:
+            for t in range(start, start + m):
+                top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
+                if next_best >= 0:
+                    sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
+                    gap = work[top, t - start] - work[next_best, t - start]
+                    close[0] += 1.0
+                    close[1] += gap < sd
+                    close[2] += gap < 1.959964 * sd
 
 
 @jit

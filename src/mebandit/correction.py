@@ -45,12 +45,15 @@ class Correction:
 
     def unbiased(self, raw: Crossproducts) -> Crossproducts:
         """The crossproducts of B^-1 (x̃ - b) instead of x̃."""
-        if self._unbiasing is None:
-            return raw
-        matrix, offset = self._unbiasing
-        full = np.eye(len(offset) + 2)
-        full[1:-1, 1:-1], full[1:-1, 0] = matrix, offset
-        return raw.mapped(full)
+        return raw if self._unbiasing is None else raw.mapped(self.unbiasing)
+
+    @property
+    def unbiasing(self) -> Floats:
+        """The matrix that maps (1, x̃, r) to (1, B^-1 (x̃ - b), r)."""
+        full = np.eye(len(self.mean_cov) + 2)
+        if self._unbiasing is not None:
+            full[1:-1, 1:-1], full[1:-1, 0] = self._unbiasing
+        return full
 
     def ready(self, rounds: Rounds) -> Rounds:
         """Rounds with unbiased predictions and their error covariance."""

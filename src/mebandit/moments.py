@@ -190,6 +190,10 @@ class Crossproducts(NamedTuple):
         mean, square = total[0, 1:-1], np.diag(total)[1:-1]
         return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
 
+    def merge(self, other: "Crossproducts") -> "Crossproducts":
+        """The crossproducts of both logs together: the sum."""
+        return Crossproducts(*(a + b for a, b in zip(self, other, strict=True)))
+
     def mapped(self, matrix: Floats) -> "Crossproducts":
         """The crossproducts of v -> matrix v, for a matrix that leaves 1 and r as they are; error covariances stay."""
         return self._replace(products=pack(matrix @ self.full @ matrix.T))
@@ -210,8 +214,3 @@ def no_rounds(n_actions: int, dim: int) -> Crossproducts:
     """The crossproducts of an empty log."""
     sizes = [(p * (p + 1)) // 2 for p in (dim + 2, dim)]
     return Crossproducts(np.zeros((4, n_actions, sizes[0])), np.zeros((2, n_actions)), np.zeros((3, n_actions, sizes[1])))
-
-
-def merge(first: Crossproducts, second: Crossproducts) -> Crossproducts:
-    """The crossproducts of both logs together: the sum."""
-    return Crossproducts(*(a + b for a, b in zip(first, second, strict=True)))

@@ -12,12 +12,14 @@ import numpy as np
 
 from mebandit import _kernels
 from mebandit.analysis.formats import Fault
+from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
+from mebandit.fourth_moments import Units
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.words import cost_of_doubt
-from mebandit.moments import Crossproducts, pack, unpack
+from mebandit.moments import Crossproducts, Rounds, pack, unpack
 from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"
@@ -36,7 +38,7 @@ class Finding(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is counted while the log is read the second time; merged by adding up, but `least` and `ends`, the furthest."""
+    """What is counted while the log is read; merged by adding up, but `least` and `ends`, the furthest."""
 
     propensity: Floats
     """rounds by action and propensity of the action taken, (K, 20)"""
@@ -47,15 +49,16 @@ class Tally(NamedTuple):
     forecast: Floats
     """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4); of two only the second"""
     chance: Floats
-    """by action: the variance of Σ (u - 1) and of Σ (u - 1)(x̃ - mean), u = 1{a_t = a}/π_t(a), where all π are known, (K, 1 + d)"""
+    """by action: the variance of Σ (u - 1) and of Σ (u - 1)(x̃ - center), u = 1{a_t = a}/π_t(a), where all π are known, (K, 1 + d)"""
     segments: Floats
     """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and, where it varies, Σ Σe, packed, (20, ...)"""
     powers: Floats
-    """Σ of the third and fourth power of standardised x̃, (2, d)"""
+    """Σ of the third and fourth power of x̃ in the units of the tally, (2, d)"""
     close: Floats
-    """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction, (3,)"""
+    """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction; of all, or
+    of many that are spread evenly over the log, (3,)"""
     reported: Floats
-    """with v the reported variance and y = (x̃ - mean)²: Σ v, Σ v², Σ y, Σ v y, Σ v³, Σ v⁴, (d, 6)"""
+    """with v the reported variance and y = (x̃ - center)²: Σ v, Σ v², Σ y, Σ v y, Σ v³, Σ v⁴, (d, 6)"""
     ends: Floats
     """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
 
@@ -80,6 +83,18 @@ def empty_tally(n_actions: int, d: int) -> Tally:
     )
 
 
+def tally_of(
+    block: Block, rounds: Rounds, n_actions: int, rows: int, measured: Units, floor: float | None, *, varying: bool = False
+) -> Tally:
+    """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
+    tally = empty_tally(n_actions, len(rounds.predicted))
+    for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
+        if rounds.rewards.size:
+            end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
+    _kernels.add_tally(tally, block.start, max(rows, 1), floor or 0.0, varying, measured.center, measured.scale, rounds, block.forecast)
+    return tally
+
+
 class Evidence(NamedTuple):
     """What the diagnostics read."""
 
@@ -88,6 +103,8 @@ class Evidence(NamedTuple):
     solution: Solution
     estimates: dict[str, Estimate]
     tally: Tally
+    measured: Units
+    """of x̃ in the tally"""
     error: Correction
     """what was taken out, with the mean Σe"""
     floor: float | None
@@ -245,12 +262,12 @@ def propensities(evidence: Evidence) -> Finding:
 
 
 def frequencies(evidence: Evidence) -> Finding:
-    """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - mean) are zero but for chance,
-    u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²; and in each tenth of π(a) the action comes with that frequency."""
+    """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - center) are zero but for
+    chance, u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²; and in each tenth of π(a) the action comes with that frequency."""
     k, d = evidence.products.n_actions, len(evidence.features)
-    center = np.eye(d + 2)
-    center[1:-1, 0] = -evidence.calibration.mean
-    _, once, twice, offered = k * evidence.products.mapped(center).full[:, :, :-1, :-1]  # without π^nd = 1/K
+    to_center = np.eye(d + 2)
+    to_center[1:-1, 0] = -evidence.measured.center
+    _, once, twice, offered = k * evidence.products.mapped(to_center).full[:, :, :-1, :-1]  # without π^nd = 1/K
     spread = evidence.tally.chance
     if not spread.any():  # only that of the action taken is known: the variance comes from the rounds with it, and needs some
         spread = np.where(evidence.products.rounds[:, None] >= 30, np.diagonal(twice - once, axis1=1, axis2=2), np.inf)
@@ -361,9 +378,12 @@ def drift(evidence: Evidence) -> Finding:
 def skewness(evidence: Evidence) -> Finding:
     """The third standardised moment of x̃ by feature: regression calibration supposes that E[x | x̃] is linear, as for normal x."""
     n = max(evidence.products.rounds.sum(), 1.0)
-    skew, kurtosis = evidence.tally.powers / n
+    center, scale = evidence.measured
+    third, fourth = evidence.tally.powers / n
+    δ, v = (evidence.calibration.mean - center) / scale, (evidence.calibration.scale / scale) ** 2
+    third, fourth = third - 3 * δ * v - δ**3, fourth - 4 * δ * third + 6 * δ**2 * v + 3 * δ**4  # about the mean
     constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error.mean_cov) <= 0
-    skew = np.where(constant, 0.0, skew)
+    skew, kurtosis = np.where(constant, 0.0, third / v**1.5), fourth / v**2
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
     words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."

@@ -77,7 +77,7 @@ def export(
     check_output(target, source.parts)
     if to == "mrt":
         _check_mrt(source)
-    rows = int(reading.count(may_set_aside=False).products.rounds.sum())  # all good; also finds which CSV must be read as text
+    rows = int(reading.count(may_set_aside=False).sums.rounds.sum())  # all good; also finds which CSV must be read as text
     write = _write_obp if to == "obp" else _write_mrt
     try:
         write(source, target, rows)

@@ -1,12 +1,14 @@
 """From a log to estimates: every method side by side, with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
-The log is gone through twice in blocks: once for the crossproducts, from which θ follows, and once for the scores ψ, from which its
-standard errors follow, and for the diagnostics. Where Σe varies between rounds, regression calibration needs two times more.
+The log is gone through in blocks. Once is enough where Σe is one for all rounds and there are few features (`fourth_moments`). Else there
+is a first time for the crossproducts, from which θ follows, and a second one for the scores ψ, from which its standard errors follow, and
+for the diagnostics; where Σe varies between rounds, regression calibration needs two times more.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
-from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, empty_tally
+from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
+from mebandit.analysis.one_pass import Once, Start, Uneven, gathered, start_of
 from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -32,9 +35,10 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
+from mebandit.fourth_moments import Units
 from mebandit.lever import LeverSums
 from mebandit.measurement import ErrorModel, warn_if_berkson
-from mebandit.moments import Crossproducts, merge
+from mebandit.moments import Crossproducts
 from mebandit.progress import Show, compiling_notice
 from mebandit.values import Floats
 from mebandit.workers import Workers
@@ -208,8 +212,7 @@ def fit(
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
-    counted = reading.count(on_bad=on_bad, set_aside=set_aside)
-    return _Steps(reading, options, chosen, floor).analysis(counted, validation, settings)
+    return _Steps(reading, options, chosen, floor).analysis(validation, settings, on_bad=on_bad, set_aside=set_aside)
 
 
 def _check_validation(validation: Any, d: int) -> None:
@@ -235,7 +238,7 @@ def compile_ahead(progress: Show = None) -> None:
     log = {"x": numbers, "action": even, "reward": numbers, "propensity": np.full(4, 0.5)}
     with compiling_notice(compiled, progress):
         reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
-        _Steps(reading, Options(), METHODS, None).analysis(reading.count(), None, {})
+        _Steps(reading, Options(), METHODS, None).analysis(None, {})  # a perfect fit, which has to be gone through twice
 
 
 class Scored(NamedTuple):
@@ -244,6 +247,20 @@ class Scored(NamedTuple):
     meat: Floats
     by_unit: ByUnit
     tally: Tally
+
+    def merge(self, other: "Scored") -> "Scored":
+        return Scored(self.meat + other.meat, self.by_unit.merge(other.by_unit), self.tally.merge(other.tally))
+
+
+class Uncertainty(NamedTuple):
+    """What standard errors and diagnostics are made of, beside the crossproducts."""
+
+    scores: Scores
+    tally: Tally
+    measured: Units
+    """of x̃ in the tally"""
+    units: int = 0
+    """clusters; 0: rounds stand alone"""
 
 
 @dataclass(frozen=True)
@@ -255,38 +272,66 @@ class _Steps:
     methods: tuple[str, ...]
     floor: float | None
 
-    def analysis(self, counted: Counted, validation: ErrorModel | None, settings: dict[str, Any]) -> Analysis:
-        raw = counted.products
+    def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
+        start, once = start_of(self.reading), None
+        if start is not None:
+            once = self._once(start, rules)
+        if start is None or once is None:
+            raw, faults = self.reading.count(**rules)
+        else:
+            raw, faults = once.sums.moments.crossproducts(start.units), once.faults
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution, first = self._levered(solutions[1.0], products, error), int(self.options.intercept)
-        rows = max(int(raw.rounds.sum()) + len(counted.faults), 1)
-        scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), _merge_scored, "standard errors")
-        self._check_units(scored.by_unit)
-        scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
-        estimates = with_model_uncertainty(solution, scores, raw, error)
+        known = None if start is None or once is None else self._from_moments(once.sums, start, solution, error)
+        if known is None:
+            known = self._from_rounds(solution, error, rows=int(raw.rounds.sum()) + len(faults))
+        estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", None
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
-        features, units = self.reading.source.columns.predicted, len(scored.by_unit.places)
-        evidence = Evidence(features, products, solution, estimates, scored.tally, error, self.floor, units, counted.faults, warned, pairs)
+        features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
+        evidence = Evidence(features, products, solution, estimates, tally, known.measured, error, self.floor, units, faults, warned, pairs)
         return Analysis(
             estimates=estimates,
             features=features,
             rounds=int(total[0, 0]),
             units=units,
-            faults=len(counted.faults),
+            faults=len(faults),
             sensitivity={m: {scale: found.fits[m].theta[:, first:] for scale, found in solutions.items()} for m in self.methods},
             diagnostics=diagnose(evidence),
             error=error,
             mean_reward=float(total[0, -1] / total[0, 0]),
-            propensity_histogram=scored.tally.propensity,
+            propensity_histogram=tally.propensity,
             settings=settings,
         )
+
+    def _once(self, start: Start, rules: dict[str, Any]) -> Counted[Once] | None:
+        """What going through the log once gives; None if it is not enough after all."""
+        try:
+            return self.reading.gather(
+                partial(gathered, reading=self.reading, start=start, methods=self.methods, floor=self.floor), **rules
+            )
+        except Uneven:
+            return None
+
+    def _from_moments(self, once: Once, start: Start, solution: Solution, error: Correction) -> Uncertainty | None:
+        """Without a second time through the log; None where rounding may have spoilt what was gathered."""
+        scores = once.moments.scores(solution, error, start.units)
+        if scores is None:
+            return None
+        return Uncertainty(scores, once.tally_with(_preferred(solution), error), start.measured)
+
+    def _from_rounds(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
+        """From a second time through the log."""
+        scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), Scored.merge, "standard errors")
+        self._check_units(scored.by_unit)
+        scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
+        return Uncertainty(scores, scored.tally, _measured(solution), len(scored.by_unit.places))
 
     def _check_features(self, raw: Crossproducts) -> None:
         """Features that rounding has spoilt are refused, and those that repeat others: without a ridge there is then no one answer."""
@@ -348,7 +393,7 @@ class _Steps:
                 for scale, calibration in prepared.items()
             }
 
-        return self.reading.source.through(work, lambda a, b: {scale: merge(a[scale], b[scale]) for scale in a}, "calibrating")
+        return self.reading.source.through(work, lambda a, b: {scale: a[scale].merge(b[scale]) for scale in a}, "calibrating")
 
     def _levered(self, solution: Solution, products: Crossproducts, error: Correction) -> Solution:
         """With what the uncertainty of the calibration does to rc, where Σe,t varies: that needs the rounds themselves, and θ."""
@@ -365,24 +410,18 @@ class _Steps:
         clustered = self.reading.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
-        tally = empty_tally(self.reading.source.n_actions, len(rounds.predicted))
-        for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
-            if rounds.rewards.size:
-                end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
-        fitted = next(solution.fits[method] for method in PREFERRED if method in solution.fits)
-        _kernels.add_tally(
-            tally,
-            block.start,
-            rows,
-            0.0 if self.floor is None else self.floor,
-            error.varying,
-            fitted.theta,
-            solution.calibration.mean,
-            solution.calibration.scale,
-            rounds,
-            block.forecast,
-        )
+        tally = tally_of(block, rounds, self.reading.source.n_actions, rows, _measured(solution), self.floor, varying=error.varying)
+        _kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
+
+
+def _measured(solution: Solution) -> Units:
+    return Units(solution.calibration.mean, solution.calibration.scale)
+
+
+def _preferred(solution: Solution) -> Floats:
+    """θ of the method that one would read first, (K, p)."""
+    return next(solution.fits[method].theta for method in PREFERRED if method in solution.fits)
 
 
 def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Floats) -> tuple[str, ErrorModel | None]:
@@ -399,7 +438,3 @@ def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Flo
     warned = warn_if_berkson(validation, moment, error_cov=error.mean_cov)
     incomparable = error.varying and validation.kind == "reported" and validation.verdict in ("classical", "undecided")  # of other rounds
     return warned, None if incomparable else validation
-
-
-def _merge_scored(first: Scored, second: Scored) -> Scored:
-    return Scored(first.meat + second.meat, first.by_unit.merge(second.by_unit), first.tally.merge(second.tally))

@@ -30,7 +30,7 @@ from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, n
 from mebandit.correction import Correction
 from mebandit.estimators import Options, calibrated_products, calibration_of, outcome_regressions, solve_log
 from mebandit.measurement import ErrorModel
-from mebandit.moments import Crossproducts, merge
+from mebandit.moments import Crossproducts
 from mebandit.progress import Show
 from mebandit.values import Floats
 from mebandit.workers import Workers
@@ -334,8 +334,8 @@ class _Valuation:
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
         reading = self.reading
         counted = reading.count(on_bad=on_bad, set_aside=set_aside)
-        rows = int(counted.products.rounds.sum()) + len(counted.faults)
-        raw, window, targets = counted.products, Window(0, rows), self.targets
+        rows = int(counted.sums.rounds.sum()) + len(counted.faults)
+        raw, window, targets = counted.sums, Window(0, rows), self.targets
         if any(isinstance(policy, Fitted) for policy in targets.values()):
             cut = int(self.share * rows)
             window = Window(cut, rows)
@@ -362,7 +362,7 @@ class _Valuation:
             first, second = (reading.products(window.of(block)) for window in windows)
             return first, second
 
-        first, second = self.reading.source.through(work, lambda a, b: (merge(a[0], b[0]), merge(a[1], b[1])), "splitting")
+        first, second = self.reading.source.through(work, lambda a, b: (a[0].merge(b[0]), a[1].merge(b[1])), "splitting")
         for part in (first, second):
             if not part.rounds.sum():
                 checks.refuse("the log", "have rounds to learn from and rounds to value on", f"{rows} rows")
@@ -383,7 +383,7 @@ class _Valuation:
             def work(block: Block) -> Crossproducts:
                 return calibrated_products(reading.ready(window.of(block), error), prepared, k)
 
-            calibrated = self.reading.source.through(work, merge, "calibrating")
+            calibrated = self.reading.source.through(work, Crossproducts.merge, "calibrating")
         options = Options(policy.ridge, policy.intercept)
         solution = solve_log(products, (policy.method,), error_cov=constant, calibrated=calibrated, options=options)
         theta = solution.fits[policy.method].theta

@@ -6,10 +6,10 @@ crossproducts, and refuse faulty rows or set them aside.
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -20,17 +20,32 @@ from mebandit.checks import LogError
 from mebandit.correction import Correction
 from mebandit.files import check_output, write_whole
 from mebandit.measurement import ErrorModel
-from mebandit.moments import Crossproducts, Rounds, crossproducts, merge
+from mebandit.moments import Crossproducts, Rounds, crossproducts
 from mebandit.progress import Show
 from mebandit.values import Floats
 from mebandit.workers import Workers, checked
 
 
-class Counted(NamedTuple):
+class Sums(Protocol):
+    """What is added up over the rounds of a log."""
+
+    @property
+    def rounds(self) -> Floats: ...
+
+    def merge(self, other: Self) -> Self: ...
+
+
+S = TypeVar("S", bound=Sums)
+
+
+class Counted(NamedTuple, Generic[S]):
     """What the first time through a log gives."""
 
-    products: Crossproducts
+    sums: S
     faults: list[Fault]
+
+    def merge(self, other: "Counted[S]") -> "Counted[S]":
+        return Counted(self.sums.merge(other.sums), self.faults + other.faults)
 
 
 @dataclass(frozen=True)
@@ -43,8 +58,14 @@ class Reading:
     error_known: bool = True
     """whether anything was said of the error; else it counts as zero"""
 
-    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True) -> Counted:
-        """The first time through the log; rows that break a rule are refused, or put into a file, if the caller offers that."""
+    def count(self, **rules: Any) -> Counted[Crossproducts]:
+        """The first time through the log, for its crossproducts; see `gather`."""
+        return self.gather(self.products, **rules)
+
+    def gather(
+        self, work: Callable[[Block], S], *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True
+    ) -> Counted[S]:
+        """work(block) over the log, added up; rows that break a rule are refused, or put into a file, if the caller offers that."""
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
@@ -53,7 +74,7 @@ class Reading:
             checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts)
-        counted = self.source.through(lambda block: Counted(self.products(block), block.faults), _merge_counted, "reading")
+        counted = self.source.through(lambda block: Counted(work(block), block.faults), Counted.merge, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
@@ -63,7 +84,7 @@ class Reading:
             raise LogError(f"{counted.faults[0]}{more} {remedy}")
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
-        if not counted.products.rounds.any():
+        if not counted.sums.rounds.any():
             raise LogError(f"the log must hold at least one row that breaks no rule; got {len(counted.faults):,} that do, in {set_aside}.")
         return counted
 
@@ -173,10 +194,6 @@ def _as_csv(faults: list[Fault]) -> str:
     writer.writerow(Fault._fields)
     writer.writerows(faults)
     return text.getvalue()
-
-
-def _merge_counted(first: Counted, second: Counted) -> Counted:
-    return Counted(merge(first.products, second.products), first.faults + second.faults)
 
 
 class ByUnit(NamedTuple):

@@ -100,6 +100,23 @@ class Source:
         return found
 
     @cached_property
+    def rows(self) -> int | None:
+        """How many rows the log has, good or not, where that is known without reading them."""
+        rows = [formats.rows_of(part) for part in self.parts]
+        return None if None in rows else sum(size for size in rows if size is not None)
+
+    def first(self) -> Block | None:
+        """The first block with a good row."""
+        for piece in self._pieces(workers=formats.PARQUET_BYTES):  # as many as that each decode one block at a time
+            start = piece.start
+            for batch in formats.batches_of(piece):
+                block = self._block(batch, piece, start, piece.torn)
+                if block.rounds.rewards.size:
+                    return block
+                start += batch.num_rows
+        return None
+
+    @cached_property
     def _expected(self) -> int:
         """Pieces of the log, more or less."""
         return max(sum(map(formats.expected_pieces, self.parts)), 1)
@@ -147,11 +164,12 @@ class Source:
             values, unit = np.ascontiguousarray(values[:, ~faulty]), unit[~faulty] if columns.unit else unit
         played, rewards, propensities, error = self._given(values, names)
         actions = played.astype(np.int64)
-        taken, allowed, forecast = propensities[:, 0], propensities > 0, propensities
         if len(columns.propensity) == 1:
-            allowed, forecast = checks.possible(taken, actions, k), propensities[:, :0]
+            taken, forecast = propensities[:, 0], propensities[:, :0]
+            allowed = checks.possible(taken, actions, k)
         else:
-            taken = propensities[np.arange(actions.size), actions]
+            taken, forecast, allowed = propensities[np.arange(actions.size), actions], propensities, propensities > 0
+            allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
         rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
         return Block(piece.before + start, rounds, units, unit, faults, forecast)
 

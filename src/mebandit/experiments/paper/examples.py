@@ -12,7 +12,7 @@ from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described, digest
-from mebandit.moments import Rounds, crossproducts, merge, no_rounds, pack, unpack
+from mebandit.moments import Rounds, crossproducts, no_rounds, pack, unpack
 from mebandit.policies import lin_ucb, meb, thompson
 from mebandit.report import Section, Table, picture
 from mebandit.results import draw_policies
@@ -102,7 +102,7 @@ def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     for i, end in enumerate(times):
         parts: list[Any] = [part[begun:end] if len(part) == rounds.rewards.size else part for part in rounds]
         piece = Rounds(*parts)._replace(predicted=rounds.predicted[:, begun:end].copy())
-        products = merge(products, crossproducts(piece, 2, varying=False))
+        products = products.merge(crossproducts(piece, 2, varying=False))
         begun = int(end)
         if products.rounds.min() > 0:
             sums = estimators.normal_equations(products, method, error_cov=error_cov, intercept=False, beta=no_beta)

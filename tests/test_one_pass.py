@@ -1,0 +1,275 @@
+"""Fourth moments instead of a second time through a log: the same numbers, and no less care."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+import mebandit as mb
+from mebandit.analysis import formats, one_pass
+from mebandit.analysis.inference import compile_ahead
+from mebandit.analysis.source import Source
+from mebandit.correction import Correction
+from mebandit.estimators import METHODS, Options, solve_log
+from mebandit.fourth_moments import Units, fourth_moments, units_of
+from mebandit.measurement import from_confusion, from_validation
+from mebandit.moments import Rounds, check_rounds, crossproducts
+from tests.strategies import Case, logs
+
+
+def make_log(n: int, d: int = 3, k: int = 2, seed: int = 0, *, drift: float = 0.0) -> pd.DataFrame:
+    """Rounds of a policy that reads the predictions, whose mean is 0 at first and `drift` in the end."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(1, 1, (n, d)) + drift * np.arange(n)[:, None] / n
+    seen = x + rng.normal(0, 0.6, x.shape)
+    pi = np.exp(np.clip(seen @ rng.normal(0, 0.4, (d, k)), -2, 2))
+    pi /= pi.sum(axis=1, keepdims=True)
+    action = (pi.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=k - 1)
+    reward = (x * rng.normal(0, 1, (k, d))[action]).sum(axis=1) + rng.exponential(1, n)
+    columns = {f"predicted_{i}": seen[:, i] for i in range(d)} | {"action": action, "reward": reward}
+    return pd.DataFrame(columns | {f"propensity_{a}": pi[:, a] for a in range(k)})
+
+
+def taken(log: pd.DataFrame) -> pd.DataFrame:
+    """The log with the probability of the action taken only."""
+    names = [name for name in log if str(name).startswith("propensity")]
+    return log.drop(columns=names).assign(propensity=log[names].to_numpy()[np.arange(len(log)), log["action"]])
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a log is gone through for, each time."""
+    compile_ahead(False)
+    found: list[str] = []
+    through = Source.through
+
+    def counting(self: Source, work: Any, merge: Any, what: str) -> Any:
+        found.append(what)
+        return through(self, work, merge, what)
+
+    monkeypatch.setattr(Source, "through", counting)
+    return found
+
+
+def twice(monkeypatch: pytest.MonkeyPatch, log: Any, **options: Any) -> mb.Analysis:
+    """The analysis from scores, by going through the log a second time."""
+    with monkeypatch.context() as context:
+        context.setattr(one_pass, "MOST_FEATURES", 0)
+        return mb.fit(log, **options)
+
+
+def assert_same(found: mb.Analysis, expected: mb.Analysis, rtol: float = 1e-8) -> None:
+    for method, estimate in expected.estimates.items():
+        np.testing.assert_allclose(found.estimates[method].theta, estimate.theta, rtol=rtol, err_msg=method)
+        size = np.sqrt(np.outer(np.diag(estimate.covariance), np.diag(estimate.covariance)))
+        np.testing.assert_allclose(found.estimates[method].covariance / size, estimate.covariance / size, atol=rtol, err_msg=method)
+    other = {finding.name: finding for finding in expected.diagnostics}
+    for finding in found.diagnostics:
+        for name, values in finding.values.items():
+            if name != "z":  # which is about the mean of the first rounds here, and of all there
+                np.testing.assert_allclose(
+                    values, other[finding.name].values[name], rtol=rtol, atol=1e-9, err_msg=f"{finding.name}: {name}"
+                )
+        assert finding.verdict == other[finding.name].verdict
+
+
+# ---- the sums ------------------------------------------------------------------------------------------------------------
+
+
+def rounds_of(case: Case) -> Rounds:
+    return check_rounds(case.x, case.actions, case.r, case.taken, 0.0, n_actions=case.n_actions)
+
+
+@given(logs(rounds=(1, 60), restricted=False), st.booleans(), st.integers(0, 5))
+def test_every_product_of_four_is_summed_once(case: Case, squared_only: bool, shift: int) -> None:
+    rounds = rounds_of(case)
+    d, n = rounds.predicted.shape
+    units = Units(np.linspace(-1, 1, d + 1) * shift, np.linspace(1, 2, d + 1))
+    found = fourth_moments(rounds, case.n_actions, units, ["meb"] if squared_only else METHODS).sums
+    v = np.vstack([np.ones(n), (np.vstack([rounds.predicted, rounds.rewards]) - units.center[:, None]) / units.scale[:, None]])
+    pairs = [(i, j) for i in range(d + 2) for j in range(i, d + 2)]
+    expected = np.zeros_like(found)
+    for a in range(case.n_actions):
+        for m in range(3):
+            w = (rounds.actions == a) / rounds.propensities**m
+            for i, (first, second) in enumerate(pairs):
+                for j, (third, fourth) in enumerate(pairs):
+                    if second <= third and second <= d and (m == 2 or i == 0 or not squared_only):
+                        expected[a, m, i, j] = (w * v[first] * v[second] * v[third] * v[fourth]).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(np.abs(expected).max(), 1.0))
+
+
+@given(logs(rounds=(2, 60), restricted=False))
+def test_the_crossproducts_follow(case: Case) -> None:
+    rounds = rounds_of(case)
+    units = units_of(rounds)
+    found = fourth_moments(rounds, case.n_actions, units, METHODS).crossproducts(units)
+    for mine, other in zip(found, crossproducts(rounds, case.n_actions, varying=False), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
+
+
+@given(
+    logs(rounds=(60, 150), restricted=False),
+    st.booleans(),
+    st.sampled_from(["auto", "always"]),
+    st.sampled_from([METHODS, ("meb",), ("dr",)]),
+)
+def test_the_scores_follow(case: Case, intercept: bool, guard: str, methods: tuple[str, ...]) -> None:
+    """Σ ψψ' of every method is that of its rounds one by one."""
+    rounds, k, d = rounds_of(case), case.n_actions, case.x.shape[1]
+    assume(np.bincount(case.actions, minlength=k).min() > d + 2)
+    correction = Correction(0.05 * np.eye(d), False)
+    ready = correction.ready(rounds)
+    products = crossproducts(ready, k, varying=False)
+    solution = solve_log(products, methods, error_cov=correction.mean_cov, options=Options(0.1, intercept, guard), strict=False)
+    expected = solution.no_scores()
+    solution.add_scores(expected, ready)
+    units = units_of(rounds)
+    found = fourth_moments(rounds, k, units, methods).scores(solution, correction, units)
+    assert found is not None
+    for mine, other in zip(found.meat, expected.meat, strict=True):
+        full = np.triu(other) + np.triu(other, 1).T
+        size = np.sqrt(np.maximum(np.diag(full), 1e-12))
+        np.testing.assert_allclose(mine / np.outer(size, size), full / np.outer(size, size), atol=1e-6)
+
+
+# ---- the analysis --------------------------------------------------------------------------------------------------------
+
+
+ALL = 1 << 30
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("methods", [METHODS, ("meb",)])
+def test_one_time_through_a_log_gives_what_two_give(
+    k: int, methods: tuple[str, ...], times: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a drift, so that the first rounds, by which the sums are measured, are unlike the others."""
+    log = make_log(formats.ROWS + 5000, k=k, drift=2.0)
+    options: dict[str, Any] = {"error_cov": [0.36, 0.36, 0.36], "n_actions": k, "methods": methods, "floor": 0.01}
+    monkeypatch.setattr(one_pass, "SAMPLE", ALL)
+    for given_as in (log, taken(log)):
+        found = mb.fit(given_as, **options)
+        assert times == ["reading"]
+        assert_same(found, twice(monkeypatch, given_as, **options))
+        assert times == ["reading", "reading", "standard errors"]
+        times.clear()
+
+
+def test_predictions_that_are_unbiased_first_need_no_second_time(times: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    log = make_log(3000, d=2)
+    truth = rng.normal(1, 1, (500, 2))
+    biased = from_validation(0.5 + truth @ np.array([[0.8, 0.1], [0.0, 1.2]]) + rng.normal(0, 0.6, truth.shape), truth)
+    assert biased.kind == "biased"
+    assert_same(mb.fit(log, error_cov=biased), twice(monkeypatch, log, error_cov=biased))
+    assert times[0] == times[1] == "reading"
+    model = from_confusion([[0.9, 0.1], [0.2, 0.8]])
+    classes = rng.integers(0, 2, 3000)
+    shown = np.where(rng.random(3000) < np.where(classes == 0, 0.1, 0.2), 1 - classes, classes)
+    one_hot = log.assign(predicted_0=1.0 * (shown == 0), predicted_1=1.0 * (shown == 1))
+    assert_same(mb.fit(one_hot, error_cov=model), twice(monkeypatch, one_hot, error_cov=model))
+
+
+def test_more_than_one_time_where_one_is_not_enough(times: list[str], tmp_path: Path) -> None:
+    log = make_log(600).assign(unit=np.arange(600) % 40, v=0.36)
+    wide = make_log(600, d=7)
+    log.to_csv(tmp_path / "log.csv", index=False)
+    mb.fit(log, error_cov=0.36, unit="unit")
+    mb.fit(log, error_columns="v,v,v", methods="meb")
+    mb.fit(wide, error_cov=0.36)
+    mb.fit(tmp_path / "log.csv", error_cov=0.36)  # whose rows are not known before they are read
+    assert times == 4 * ["reading", "standard errors"]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rounds_that_leave_no_choice_take_a_second_time(columns: int, times: list[str]) -> None:
+    """In the second block, after much was gathered; as one probability for each action, and as that of the action taken."""
+    log = make_log(formats.ROWS + 2000, d=2)
+    last = log.index >= formats.ROWS + 1000
+    log.loc[last, ["propensity_0", "propensity_1"]] = np.eye(2)[log.loc[last, "action"]]
+    found = mb.fit(log if columns == 2 else taken(log), error_cov=0.36)
+    assert times == ["reading", "reading", "standard errors"]
+    x, action, reward = log[["predicted_0", "predicted_1"]], log["action"], log["reward"]
+    for method in METHODS:
+        expected = mb.estimate(x, action, reward, log[["propensity_0", "propensity_1"]], 0.36, method=method)
+        np.testing.assert_allclose(found.estimates[method].std_error, expected.std_error, rtol=1e-8)
+
+
+def test_digits_that_sums_have_lost_are_found_in_the_rounds(times: list[str]) -> None:
+    """A reward that is all but a function of x̃."""
+    log = make_log(4000, d=2)
+    x, pi = log[["predicted_0", "predicted_1"]], log[["propensity_0", "propensity_1"]]
+    log["reward"] = x.to_numpy() @ [1.0, -2.0] + 1e-9 * log["reward"]
+    found = mb.fit(log, error_cov=0.0)
+    assert times == ["reading", "standard errors"]
+    for method in METHODS:
+        expected = mb.estimate(x, log["action"], log["reward"], pi, 0.0, method=method)
+        np.testing.assert_allclose(found.estimates[method].std_error, expected.std_error, rtol=1e-5, err_msg=method)
+
+
+def test_features_far_from_zero_keep_their_digits(times: list[str]) -> None:
+    """x̃ with a mean of ten thousand standard deviations: fourth powers about 0 would have none left."""
+    log = make_log(4000, d=2)
+    log[["predicted_0", "predicted_1"]] += 1e4
+    found = mb.fit(log, error_cov=0.36, intercept=True)
+    assert times == ["reading"]
+    features, pi = log[["predicted_0", "predicted_1"]] - 1e4, log[["propensity_0", "propensity_1"]]
+    for method in METHODS:
+        expected = mb.estimate(features, log["action"], log["reward"], pi, 0.36, intercept=True, method=method)
+        np.testing.assert_allclose(found.estimates[method].theta, expected.theta, rtol=1e-5, err_msg=method)
+        np.testing.assert_allclose(found.estimates[method].std_error, expected.std_error, rtol=1e-5, err_msg=method)
+
+
+def test_faulty_rows_are_found_the_first_time(tmp_path: Path, times: list[str]) -> None:
+    log = make_log(900)
+    log.loc[[0, 500], "reward"] = np.nan
+    with pytest.raises(mb.LogError, match=r"row 1 column 'reward' .* 1 more row"):
+        mb.fit(log, error_cov=0.36)
+    found = mb.fit(log, error_cov=0.36, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
+    assert found.faults == len(pd.read_csv(tmp_path / "aside.csv")) == 2
+    assert times == ["reading", "reading"]
+    good = mb.fit(log.dropna(), error_cov=0.36)
+    for method in METHODS:
+        np.testing.assert_allclose(found.estimates[method].std_error, good.estimates[method].std_error, rtol=1e-9)
+
+
+def test_a_sample_of_a_long_log_says_how_often_actions_are_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(formats.ROWS + 30_000, d=2)
+    values = []
+    for size in (ALL, 4000):
+        monkeypatch.setattr(one_pass, "SAMPLE", size)
+        found = mb.fit(log, error_cov=0.36)
+        values.append(next(finding.values for finding in found.diagnostics if finding.name == "Assumption 3, small error"))
+    for name, (share,) in values[0].items():
+        assert 0 < abs(values[1][name][0] - share) < 4.5 * np.sqrt(share * (1 - share) / 3900)
+
+
+def test_powers_are_about_the_mean_of_all_rounds() -> None:
+    log = make_log(formats.ROWS + 40_000, d=2, drift=3.0)
+    found = mb.fit(log, error_cov=0.36)
+    values = next(finding.values for finding in found.diagnostics if finding.name == "skewness of x̃")
+    x = log[["predicted_0", "predicted_1"]].to_numpy()
+    np.testing.assert_allclose(values["skewness"], stats.skew(x), rtol=1e-7)
+    np.testing.assert_allclose(values["kurtosis"], stats.kurtosis(x, fisher=False), rtol=1e-7)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_probabilities_that_are_wrong_are_noticed_wherever_x_is_measured_from(columns: int) -> None:
+    k = 3 if columns == 3 else 2
+    log = make_log(formats.ROWS + 40_000, k=k, drift=3.0)
+    given_as = log if columns > 1 else taken(log)
+
+    def verdict(log: pd.DataFrame) -> str:
+        return next(f.verdict for f in mb.fit(log, error_cov=0.36, n_actions=k).diagnostics if f.name == "probability and frequency")
+
+    assert verdict(given_as) == "green"
+    names = [f"propensity_{a}" for a in range(k)]
+    tilted = log[names].to_numpy() * np.where((log["predicted_0"] > 3).to_numpy()[:, None], np.arange(8, 8 + k), 1.0)
+    wrong = log.assign(**dict(zip(names, (tilted / tilted.sum(axis=1, keepdims=True)).T, strict=True)))
+    assert verdict(wrong if columns > 1 else taken(wrong)) == "red"
