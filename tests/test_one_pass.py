@@ -273,3 +273,15 @@ def test_probabilities_that_are_wrong_are_noticed_wherever_x_is_measured_from(co
     tilted = log[names].to_numpy() * np.where((log["predicted_0"] > 3).to_numpy()[:, None], np.arange(8, 8 + k), 1.0)
     wrong = log.assign(**dict(zip(names, (tilted / tilted.sum(axis=1, keepdims=True)).T, strict=True)))
     assert verdict(wrong if columns > 1 else taken(wrong)) == "red"
+
+
+def test_frequencies_are_tested_about_the_first_rounds() -> None:
+    """z of Σ (u - 1) and of Σ (u - 1) (x̃ - center) by hand, u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²."""
+    log = make_log(formats.ROWS + 40_000, d=2, drift=3.0)
+    found = next(f.values["z"] for f in mb.fit(log, error_cov=0.36).diagnostics if f.name == "probability and frequency")
+    x = log[["predicted_0", "predicted_1"]].to_numpy()
+    z = np.column_stack([np.ones(len(x)), x - x[: formats.ROWS].mean(axis=0)])
+    for a, mine in enumerate(np.reshape(found, (2, 3))):
+        pi = log[f"propensity_{a}"].to_numpy()[:, None]
+        away = ((log["action"].to_numpy() == a)[:, None] / pi - 1) * z
+        np.testing.assert_allclose(mine, away.sum(axis=0) / np.sqrt(((1 / pi - 1) * z**2).sum(axis=0)), rtol=1e-6, atol=1e-6)
