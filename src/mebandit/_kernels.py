@@ -892,69 +892,64 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 def add_fourth_moments(sums, center, inverse, squared_only, log):
     """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r) in units of their own, see
     `mebandit.fourth_moments`; `squared_only`: for m < 2 only the first row of q q' is asked for. Rounds are sorted by action, a chunk at a
-    time."""
+    time, and filled up with zeros to a number that vector instructions divide."""
     d, n = log.predicted.shape
     n_actions = sums.shape[0]
-    v, u, q = np.ones((d + 2, CHUNK)), np.ones(CHUNK + EVEN), np.empty((packed_size(d + 2), CHUNK + EVEN))
+    q, u = np.empty((packed_size(d + 2), CHUNK + EVEN)), np.empty(CHUNK + EVEN)
     begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
     for start in range(0, n, CHUNK):
         end = min(start + CHUNK, n)
         sort_by_action(log.actions[start:end], begin, order)
-        for i in range(d):
-            take_away(v[1 + i], log.predicted[i, start:end], order, center[i], inverse[i])
-        take_away(v[d + 1], log.rewards[start:end], order, center[d], inverse[d])
-        take(u, log.propensities[start:end], order)
-        invert(u[: end - start])
         for a in range(n_actions):
-            if begin[a + 1] > begin[a]:
-                add_quartics(sums[a], v, u, begin[a], begin[a + 1], squared_only, q)
+            own = order[begin[a] : begin[a + 1]]
+            m, even = own.size, (own.size + EVEN - 1) // EVEN * EVEN
+            if m > 0:
+                q[0, :m] = 1.0  # q begins with v
+                for i in range(d):
+                    take_away(q[1 + i], log.predicted[i, start:end], own, center[i], inverse[i])
+                take_away(q[d + 1], log.rewards[start:end], own, center[d], inverse[d])
+                q[: d + 2, m:even] = 0.0
+                take_inverse(u, log.propensities[start:end], own)
+                u[m:even] = 0.0
+                add_quartics(sums[a], q, u[:even], d + 2, squared_only)
 
 
 @jit
 def take_away(out, x, order, center, inverse):
     """(x - center) * inverse, in another order."""
-    for k in range(x.size):
+    for k in range(order.size):
         out[k] = (x[order[k]] - center) * inverse
 
 
 @jit
-def invert(u):
-    """u = 1 / u."""
-    for k in range(u.size):
-        u[k] = 1.0 / u[k]
+def take_inverse(out, x, order):
+    """1 / x, in another order."""
+    for k in range(order.size):
+        out[k] = 1.0 / x[order[k]]
 
 
 @jit
-def add_quartics(sums, v, u, first, end, squared_only, q):
-    """`add_fourth_moments` of columns first, ..., end - 1 of v, and of as many of zeros as vector instructions can do without being asked
-    for the rest one by one.
+def add_quartics(sums, q, u, width, squared_only):
+    """`add_fourth_moments` of rounds with one action, whose v are the first rows of q.
 
     Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, r at most twice, so b is not r. The v_c v_e for one b
     are the tail of q.
     """
-    width, size, k, m = v.shape[0], q.shape[0], 0, end - first
-    u, found = u[first : first + (m + EVEN - 1) // EVEN * EVEN], np.empty((3, 3))
-    for a in range(width):
+    size, k, found = q.shape[0], width, np.empty((3, 3))
+    for a in range(1, width):
         for b in range(a, width):
-            write_product(q[k, :m], v[a, first:end], v[b, first:end])
-            q[k, m : u.size] = 0.0
+            write_product(q[k, : u.size], q[a], q[b])
             k += 1
     for b in range(width - 1):
         for a in range(0, b + 1, 3 if squared_only and b > 0 else 1):
+            i = packed_place(a, b, width)
             for j in range(packed_place(b, b, width), size, 3):
                 if squared_only and b > 0:
-                    rows = min(b + 1 - a, 3)
-                    one, two, three = (
-                        packed_place(a, b, width),
-                        packed_place(min(a + 1, b), b, width),
-                        packed_place(min(a + 2, b), b, width),
-                    )
-                    sum_squared(found, one, two, three, q, j, u)
-                    for x in range(rows):
+                    sum_squared(found, i, packed_place(min(a + 1, b), b, width), packed_place(min(a + 2, b), b, width), q, j, u)
+                    for x in range(min(b + 1 - a, 3)):
                         for y in range(min(3, size - j)):
                             sums[2, packed_place(a + x, b, width), j + y] += found[x, y]
                 else:
-                    i = packed_place(a, b, width)
                     sum_by_power(found, i, q, j, u)
                     for m in range(3):
                         for y in range(min(3, size - j)):
