@@ -89,6 +89,7 @@ ROUNDED = 1e-3
 # where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
 EVEN = 32  # rounds that vector instructions take at a time
+CLASSES = 8  # into which a chunk may be sorted: in more there would be too few rounds
 
 _MIN_PIVOT = 1e-12
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
@@ -798,7 +799,7 @@ def add_products(products, squares, errors, varying, log):
     begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
-        sort_by_action(log.actions[start : start + m], begin, order)
+        sort_by_class(log.actions[start : start + m], begin, order)
         for i in range(d):
             take(v[1 + i], log.predicted[i, start : start + m], order)
         take(v[d + 1], log.rewards[start : start + m], order)
@@ -815,18 +816,18 @@ def add_products(products, squares, errors, varying, log):
 
 
 @jit
-def sort_by_action(actions, begin, order):
-    """The order of rounds in which those with one action follow those with another, and where each action begins in it.
+def sort_by_class(code, begin, order):
+    """The order of rounds in which those of one class, an action for example, follow those of another, and where each class begins in it.
 
-    Every round is written down where the next one with the action belongs, and stays there if it has that action: no branch, which
-    could not be foreseen. So `order` has room for one more.
+    Every round is written down where the next one of the class belongs, and stays there if it is of that class: no branch, which could not
+    be foreseen. So `order` has room for one more.
     """
     n = 0
-    for a in range(begin.size - 1):
-        begin[a] = n
-        for k in range(actions.size):
+    for c in range(begin.size - 1):
+        begin[c] = n
+        for k in range(code.size):
             order[n] = k
-            n += actions[k] == a
+            n += code[k] == c
     begin[begin.size - 1] = n
 
 
@@ -889,19 +890,28 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
-def add_fourth_moments(sums, center, inverse, squared_only, log):
+def add_fourth_moments(sums, center, inverse, log):
     """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r) in units of their own, see
-    `mebandit.fourth_moments`; `squared_only`: for m < 2 only the first row of q q' is asked for. Rounds are sorted by action, a chunk at a
-    time, and filled up with zeros to a number that vector instructions divide."""
+    `mebandit.fourth_moments`.
+
+    A chunk at a time, rounds are sorted into classes and filled up with zeros to a number that vector instructions divide. Where the
+    propensities have few different values, as under a floor or in a trial, a class is an action with one of them: q q' is then summed
+    once, and u comes afterwards. Elsewhere it is an action, and all powers of u are summed.
+    """
     d, n = log.predicted.shape
-    n_actions = sums.shape[0]
-    q, u = np.empty((packed_size(d + 2), CHUNK + EVEN)), np.empty(CHUNK + EVEN)
-    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
+    n_actions, size = sums.shape[0], sums.shape[2]
+    levels = np.empty(CLASSES // n_actions)
+    n_levels = find_levels(levels, log.propensities)
+    n_classes = n_actions * max(n_levels, 1)
+    plain = np.zeros((n_classes if n_levels > 0 else 0, size, size))
+    q, u, code = np.empty((size, CHUNK + EVEN)), np.empty(CHUNK + EVEN), np.empty(CHUNK, dtype=np.int64)
+    begin, order = np.zeros(n_classes + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
     for start in range(0, n, CHUNK):
         end = min(start + CHUNK, n)
-        sort_by_action(log.actions[start:end], begin, order)
-        for a in range(n_actions):
-            own = order[begin[a] : begin[a + 1]]
+        write_classes(code[: end - start], log.actions[start:end], log.propensities[start:end], levels[:n_levels])
+        sort_by_class(code[: end - start], begin, order)
+        for c in range(n_classes):
+            own = order[begin[c] : begin[c + 1]]
             m, even = own.size, (own.size + EVEN - 1) // EVEN * EVEN
             if m > 0:
                 q[0, :m] = 1.0  # q begins with v
@@ -909,9 +919,41 @@ def add_fourth_moments(sums, center, inverse, squared_only, log):
                     take_away(q[1 + i], log.predicted[i, start:end], own, center[i], inverse[i])
                 take_away(q[d + 1], log.rewards[start:end], own, center[d], inverse[d])
                 q[: d + 2, m:even] = 0.0
-                take_inverse(u, log.propensities[start:end], own)
-                u[m:even] = 0.0
-                add_quartics(sums[a], q, u[:even], d + 2, squared_only)
+                write_products(q, d + 2, even)
+                if n_levels > 0:
+                    add_quartics(plain[c], q, d + 2, even)
+                else:
+                    take_inverse(u, log.propensities[start:end], own)
+                    u[m:even] = 0.0
+                    add_quartics_by_power(sums[c], q, d + 2, u[:even])
+    for c in range(plain.shape[0]):
+        add_powers_of(sums[c // n_levels], plain[c], 1.0 / levels[c % n_levels])
+
+
+@jit
+def find_levels(levels, propensities):
+    """The different values of propensities and how many there are; 0 if more than there is room for."""
+    n = 0
+    for propensity in propensities:
+        new = True
+        for i in range(n):
+            new = new and propensity != levels[i]
+        if new:
+            if n == levels.size:
+                return 0
+            levels[n] = propensity
+            n += 1
+    return n
+
+
+@jit
+def write_classes(code, actions, propensities, levels):
+    """Numbers for pairs of an action and a propensity; where there are no levels, for actions."""
+    for k in range(code.size):
+        code[k] = actions[k] * max(levels.size, 1)
+    for i in range(1, levels.size):
+        for k in range(code.size):
+            code[k] += i * (propensities[k] == levels[i])
 
 
 @jit
@@ -929,31 +971,58 @@ def take_inverse(out, x, order):
 
 
 @jit
-def add_quartics(sums, q, u, width, squared_only):
-    """`add_fourth_moments` of rounds with one action, whose v are the first rows of q.
-
-    Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, r at most twice, so b is not r. The v_c v_e for one b
-    are the tail of q.
-    """
-    size, k, found = q.shape[0], width, np.empty((3, 3))
+def write_products(q, width, m):
+    """The products of two of v, but for those with 1: v itself, in the first rows of q."""
+    k = width
     for a in range(1, width):
         for b in range(a, width):
-            write_product(q[k, : u.size], q[a], q[b])
+            x, y, out = item(q, a), item(q, b), item(q, k)
+            for t in range(m):
+                out[t] = x[t] * y[t]
             k += 1
+
+
+# Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, and r at most twice, so b is not r. The v_c v_e for one
+# b are the tail of q. What is loaded once is used three times; beyond an end the last row is taken again.
+
+
+@jit
+def add_quartics(sums, q, width, m):
+    """Sums of q q' over m rounds, those of 1 q first."""
+    size, found = q.shape[0], np.empty((3, 3))
+    add_totals(sums[0], q, m)
+    for b in range(1, width - 1):
+        for a in range(0, b + 1, 3):
+            one, two, three = packed_place(a, b, width), packed_place(min(a + 1, b), b, width), packed_place(min(a + 2, b), b, width)
+            for j in range(packed_place(b, b, width), size, 3):
+                sum_products(found, one, two, three, q, j, m)
+                for x in range(min(b + 1 - a, 3)):
+                    for y in range(min(3, size - j)):
+                        sums[packed_place(a + x, b, width), j + y] += found[x, y]
+
+
+@jit
+def add_quartics_by_power(sums, q, width, u):
+    """Sums of u^m q q' over rounds, m = 0, 1, 2."""
+    size, found = q.shape[0], np.empty((3, 3))
     for b in range(width - 1):
-        for a in range(0, b + 1, 3 if squared_only and b > 0 else 1):
+        for a in range(b + 1):
             i = packed_place(a, b, width)
             for j in range(packed_place(b, b, width), size, 3):
-                if squared_only and b > 0:
-                    sum_squared(found, i, packed_place(min(a + 1, b), b, width), packed_place(min(a + 2, b), b, width), q, j, u)
-                    for x in range(min(b + 1 - a, 3)):
-                        for y in range(min(3, size - j)):
-                            sums[2, packed_place(a + x, b, width), j + y] += found[x, y]
-                else:
-                    sum_by_power(found, i, q, j, u)
-                    for m in range(3):
-                        for y in range(min(3, size - j)):
-                            sums[m, i, j + y] += found[m, y]
+                sum_by_power(found, i, q, j, u)
+                for m in range(3):
+                    for y in range(min(3, size - j)):
+                        sums[m, i, j + y] += found[m, y]
+
+
+@jit
+def add_powers_of(sums, plain, u):
+    """sums[m] += u^m plain, m = 0, 1, 2."""
+    for i in range(plain.shape[0]):
+        for j in range(plain.shape[1]):
+            sums[0, i, j] += plain[i, j]
+            sums[1, i, j] += u * plain[i, j]
+            sums[2, i, j] += u * u * plain[i, j]
 
 
 @spliced
@@ -962,21 +1031,45 @@ def packed_place(i, j, width):
     return i * width - (i * (i - 1)) // 2 + j - i
 
 
-@jit
-def write_product(out, x, y):
-    """out = x y."""
-    for k in range(out.size):
-        out[k] = x[k] * y[k]
+@summing
+def add_totals(sums, q, m):
+    """Sums of q over m rounds."""
+    for j in range(q.shape[0]):
+        total, x = 0.0, item(q, j)
+        for k in range(m):
+            total += x[k]
+        sums[j] += total
+
+
+@summing
+def sum_products(found, one, two, three, q, j, m):
+    """The products of three rows of q with its rows j, j + 1 and j + 2, over m rounds."""
+    last = q.shape[0] - 1
+    a, b, c = item(q, one), item(q, two), item(q, three)
+    x, y, z = item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
+    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(m):
+        ax += a[k] * x[k]
+        ay += a[k] * y[k]
+        az += a[k] * z[k]
+        bx += b[k] * x[k]
+        by += b[k] * y[k]
+        bz += b[k] * z[k]
+        cx += c[k] * x[k]
+        cy += c[k] * y[k]
+        cz += c[k] * z[k]
+    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
+    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
+    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
 
 
 @summing
 def sum_by_power(found, i, q, j, u):
-    """found[m] = the products of u^m and row i of q with its rows j, j + 1 and j + 2: what is loaded once is used three times. Beyond its
-    end the last row is taken again."""
-    m, last = u.size, q.shape[0] - 1
+    """The products of u^m and row i of q with its rows j, j + 1 and j + 2; by m = 0, 1, 2."""
+    last = q.shape[0] - 1
     a, x, y, z = item(q, i), item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
     ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(m):
+    for k in range(u.size):
         b = a[k] * u[k]
         c = b * u[k]
         ax += a[k] * x[k]
@@ -988,30 +1081,6 @@ def sum_by_power(found, i, q, j, u):
         cx += c * x[k]
         cy += c * y[k]
         cz += c * z[k]
-    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
-    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
-    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
-
-
-@summing
-def sum_squared(found, one, two, three, q, j, u):
-    """The products of u^2 and three rows of q with its rows j, j + 1 and j + 2, likewise."""
-    m, last = u.size, q.shape[0] - 1
-    a, b, c = item(q, one), item(q, two), item(q, three)
-    x, y, z = item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
-    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(m):
-        w = u[k] * u[k]
-        wx, wy, wz = w * x[k], w * y[k], w * z[k]
-        ax += a[k] * wx
-        ay += a[k] * wy
-        az += a[k] * wz
-        bx += b[k] * wx
-        by += b[k] * wy
-        bz += b[k] * wz
-        cx += c[k] * wx
-        cy += c[k] * wy
-        cz += c[k] * wz
     found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
     found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
     found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz

@@ -9,7 +9,6 @@ so that C, with θ in it, is not needed before the rounds are over. Their number
 where ψ is small, digits are lost; x̃ and r are therefore measured from near their means, and what rounding may still have done is known.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from mebandit.estimators import Scores, Solution
 from mebandit.moments import Crossproducts, Rounds, pack, unpack
 from mebandit.values import Floats, Integers
 
-MOST_FEATURES = 6
+MOST_FEATURES = 8
 """beyond which scores, and with them a second time through the log, are faster"""
 
 LOST = 1e-6
@@ -108,10 +107,10 @@ def no_fourth_moments(n_actions: int, d: int) -> FourthMoments:
     return FourthMoments(np.zeros((n_actions, 3, size, size)))
 
 
-def fourth_moments(rounds: Rounds, n_actions: int, units: Units, methods: Iterable[str]) -> FourthMoments:
-    """Those of some rounds of a log, as far as these methods need them; all actions must be allowed in all rounds, and π^nd = 1/K."""
+def fourth_moments(rounds: Rounds, n_actions: int, units: Units) -> FourthMoments:
+    """Those of some rounds of a log."""
     found = no_fourth_moments(n_actions, len(rounds.predicted))
-    _kernels.add_fourth_moments(found.sums, units.center, 1.0 / units.scale, set(methods) == {"meb"}, rounds)
+    _kernels.add_fourth_moments(found.sums, units.center, 1.0 / units.scale, rounds)
     return found
 
 

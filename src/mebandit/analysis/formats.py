@@ -18,7 +18,7 @@ from mebandit.values import Floats
 
 ROWS = 65_536
 """rows in a block"""
-PARQUET_BYTES = 96 << 20
+PARQUET_BYTES = 48 << 20
 """bytes of a Parquet file that are decoded at a time, by all workers together: large steps cost less than small ones"""
 CSV_BYTES = 8 << 20
 """bytes of a CSV that are parsed at a time"""

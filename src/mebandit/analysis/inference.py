@@ -313,9 +313,7 @@ class _Steps:
     def _once(self, start: Start, rules: dict[str, Any]) -> Counted[Once] | None:
         """What going through the log once gives; None if it is not enough after all."""
         try:
-            return self.reading.gather(
-                partial(gathered, reading=self.reading, start=start, methods=self.methods, floor=self.floor), **rules
-            )
+            return self.reading.gather(partial(gathered, reading=self.reading, start=start, floor=self.floor), **rules)
         except Uneven:
             return None
 

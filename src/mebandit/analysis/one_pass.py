@@ -3,7 +3,6 @@
 That is enough where Σe is one for all rounds, rounds stand alone, every action was always allowed and there are few features.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -74,12 +73,12 @@ def start_of(reading: Reading) -> Start | None:
     return Start(units_of(block.rounds), Units(center[:-1], scale[:-1]), source.rows)
 
 
-def gathered(block: Block, reading: Reading, start: Start, methods: Iterable[str], floor: float | None) -> Once:
+def gathered(block: Block, reading: Reading, start: Start, floor: float | None) -> Once:
     """What a block is to all that is gathered."""
     rounds, k = block.rounds, reading.source.n_actions
     if len(rounds.allowed) > 1:
         raise Uneven
-    moments = fourth_moments(rounds, k, start.units, methods)
+    moments = fourth_moments(rounds, k, start.units)
     tally = tally_of(block, reading.error.ready(rounds), k, start.rows, start.measured, floor)
     step = max(-(-start.rows // SAMPLE), 1)
     return Once(moments, tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
