@@ -5,6 +5,7 @@ one vector (1, z, zz', S, r, r², z r); the memory is its weighted sum, one row 
 rounds, and merging two memories is addition.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,16 @@ from mebandit import _kernels, checks
 from mebandit.values import Booleans, Floats, Integers
 
 
+@lru_cache(maxsize=64)
+def triangle(p: int) -> tuple[Integers, Integers]:
+    """Rows and columns of a packed upper triangle."""
+    return np.triu_indices(p)
+
+
 def unpack(packed: Floats, p: int) -> Floats:
     """The symmetric (..., p, p) matrix behind a packed upper triangle."""
     full = np.zeros((*packed.shape[:-1], p, p))
-    rows, columns = np.triu_indices(p)
+    rows, columns = triangle(p)
     full[..., rows, columns] = packed
     full[..., columns, rows] = packed
     return full
@@ -78,7 +85,7 @@ class Moments(NamedTuple):
 
 def pack(full: Floats) -> Floats:
     """The upper triangle of symmetric (..., p, p) matrices, row by row."""
-    rows, columns = np.triu_indices(full.shape[-1])
+    rows, columns = triangle(full.shape[-1])
     return np.ascontiguousarray(full[..., rows, columns])
 
 
