@@ -20,6 +20,7 @@ from mebandit import _kernels
 from mebandit.analysis import formats, page
 from mebandit.analysis.diagnostics import Finding
 from mebandit.estimators import METHODS
+from mebandit.measurement import from_validation, from_variances
 from mebandit.values import Floats
 from tests.strategies import Case, logs
 
@@ -694,6 +695,30 @@ def test_one_error_for_all_rounds_is_the_same_error_in_each() -> None:
     for finding in once.diagnostics:
         for name, values in finding.values.items():
             np.testing.assert_allclose(values, each[finding.name][name], rtol=1e-9, atol=1e-12, err_msg=f"{finding.name}: {name}")
+
+
+@pytest.mark.parametrize("error", ["one", "by round", "estimated", "reported"])
+def test_an_action_without_a_solution_leaves_those_of_the_others(error: str) -> None:
+    """Action 1 was taken once. A ridge of next to nothing gives it some solution, and changes nothing else by more."""
+    log = make_log(3000)
+    log = pd.concat([log[log["action"] == 0], log[log["action"] == 1].iloc[:1]])
+    pairs = make_log(400, seed=5)["stress"].to_numpy()[:, None]
+    noisy = pairs + np.random.default_rng(6).normal(0, 0.5, pairs.shape)
+    ways: dict[str, dict[str, Any]] = {
+        "one": {"error_cov": 0.5},
+        "by round": {"error_columns": "variance"},
+        "estimated": {"error_cov": from_validation(noisy, pairs)},
+        "reported": {"error_cov": from_variances(np.full(pairs.shape, 0.2), predicted=noisy, truth=pairs), "error_columns": "variance"},
+    }
+    found = mb.fit(log, predicted="stress", intercept=True, **ways[error])
+    expected = mb.fit(log, predicted="stress", intercept=True, ridge=1e-9, **ways[error])
+    for method, mine in found.estimates.items():
+        other = expected.estimates[method]
+        assert np.isnan(mine.theta[1]).all() == (method in ("ridge", "rc"))  # for the others the guard decides
+        assert np.isnan(mine.std_error[1]).all() == (method in ("ridge", "rc"))
+        np.testing.assert_allclose(mine.theta[0], other.theta[0], rtol=1e-6, err_msg=method)
+        np.testing.assert_allclose(mine.std_error[0], other.std_error[0], rtol=1e-6, err_msg=method)
+    assert "No solution: ridge (action 1), rc (action 1)." in str(found)
 
 
 def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:

@@ -216,6 +216,15 @@ def test_digits_that_sums_have_lost_are_found_in_the_rounds(times: list[str]) ->
         np.testing.assert_allclose(found.estimates[method].std_error, expected.std_error, rtol=1e-5, err_msg=method)
 
 
+def test_what_is_zero_for_an_action_is_zero_wherever_it_was_measured_from(times: list[str]) -> None:
+    """Measured from its mean over all actions it would be zero but for rounding: enough to seem to be identified."""
+    log = make_log(4000, d=2)
+    log["predicted_0"] = np.where(log["action"] == 1, 0.0, log["predicted_0"] / 3)
+    found = mb.fit(log, error_cov=[0.0, 0.36])
+    assert times == ["reading", "reading", "standard errors"]
+    assert all(np.isnan(found.estimates[method].theta[1]).all() for method in ("ridge", "naive", "meb", "rc"))
+
+
 def test_features_far_from_zero_keep_their_digits(times: list[str]) -> None:
     """x̃ with a mean of ten thousand standard deviations: fourth powers about 0 would have none left."""
     log = make_log(4000, d=2)

@@ -375,7 +375,7 @@ def solve_log(
         correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
         fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
     lever = NO_LEVER
-    if "rc" in fits and error_cov is not None and np.isfinite(fits["rc"].theta).all():
+    if "rc" in fits and error_cov is not None:
         lever = constant_lever(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
     scoring = Scoring(
         weighting=np.array([_kernels.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
@@ -474,7 +474,7 @@ class Solution:
     @property
     def lacks_lever(self) -> bool:
         """Whether regression calibration was solved with a Σe for each round: its lever then takes the rounds themselves."""
-        return "rc" in self.fits and not self.scoring.to_calibrated.size and bool(np.isfinite(self.fits["rc"].theta).all())
+        return "rc" in self.fits and not self.scoring.to_calibrated.size
 
     def lever_sums(self, rounds: Rounds) -> LeverSums:
         """What some rounds are to the lever."""
@@ -489,7 +489,8 @@ class Solution:
         Σ = products.mean_error(None)
         lever = lever_of(products, sums.by_mean, sums.by_spread, Σ)
         through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
-        moved = -np.linalg.solve(self.fits["rc"].matrix, sums.by_scale - through_Sx / 2)
+        moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != _kernels.SINGULAR
+        moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
         return replace(self, scoring=self.scoring._replace(lever=lever), by_scale=moved.reshape(-1, len(Σ)))
 
     def add_scores(self, scores: Scores, rounds: Rounds, unit: Integers | None = None) -> None:
@@ -501,20 +502,20 @@ class Solution:
         _kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
-        """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first."""
+        """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first. NaN for actions without a
+        solution."""
         found = {}
         for g, (method, fit) in enumerate(self.fits.items()):
             upper = np.triu(scores.meat[g])
             meat = scores.totals[g].T @ scores.totals[g] if scores.totals.size else upper + np.triu(upper, 1).T
             k, p = fit.theta.shape
-            bread = np.zeros((k, p, k, p))
-            for a in range(k):
-                bread[a, :, a] = _inverse(fit.matrix[a]) if fit.report[a] != _kernels.SINGULAR else np.nan
-            flat = bread.reshape(k * p, k * p)
-            covariance = flat @ meat @ flat.T
-            found[method] = _assemble(
-                fit, self.moments[method], covariance, method=method, intercept=self.options.intercept, counted=self.rounds
-            )
+            covariance, solved = np.full((k, p, k, p), np.nan), np.flatnonzero(fit.report != _kernels.SINGULAR)
+            bread = {a: _inverse(fit.matrix[a]) for a in solved}
+            for a in solved:
+                for b in solved:
+                    covariance[a, :, b] = bread[a] @ meat[a * p : (a + 1) * p, b * p : (b + 1) * p] @ bread[b].T
+            flat = covariance.reshape(k * p, k * p)
+            found[method] = _assemble(fit, self.moments[method], flat, method=method, intercept=self.options.intercept, counted=self.rounds)
         return found
 
 
@@ -567,7 +568,7 @@ def _solved_with(model: ErrorModel, raw: Crossproducts, correction: Correction, 
 
 def _slope(base: Fit, low: Fit, high: Fit, step: float) -> Floats:
     """dθ/dφ from θ at φ - step, φ and φ + step; a side on which the guard decides otherwise is across a jump, and is not used."""
-    ends = [fit for fit in (low, high) if np.array_equal(fit.report, base.report) and np.isfinite(fit.theta).all()]
+    ends = [fit for fit in (low, high) if np.array_equal(fit.report, base.report)]
     if len(ends) == 2:
         return (high.theta - low.theta).ravel() / (2 * step)
     if not ends:

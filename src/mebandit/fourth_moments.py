@@ -17,26 +17,31 @@ import numpy as np
 from mebandit import _kernels
 from mebandit.correction import Correction
 from mebandit.estimators import Scores, Solution
-from mebandit.moments import Crossproducts, Rounds, pack, unpack
+from mebandit.moments import Crossproducts, Rounds, pack, triangle, unpack
 from mebandit.values import Floats, Integers
 
 MOST_FEATURES = 8
 """beyond which scores, and with them a second time through the log, are faster"""
 
+ROUNDING = 1e-14
+"""of a sum over a log, as a share of what its terms sum up to in size"""
+
 LOST = 1e-6
 """the relative error of a variance from rounding beyond which scores are needed"""
+
+FAR = 1e4
+"""how many times larger than the mean square of a quantity the square of its center may be"""
 
 
 class Units(NamedTuple):
     """What x̃ and r are measured from and in."""
 
     center: Floats
-    """(d + 1,)"""
     scale: Floats
 
     @property
     def to_raw(self) -> Floats:
-        """The matrix from (1, x̃, r) in these units to (1, x̃, r)."""
+        """The matrix from 1 and what is measured, in these units, to 1 and what it is."""
         matrix = np.diag(np.append(1.0, self.scale))
         matrix[1:, 0] = self.center
         return matrix
@@ -76,40 +81,39 @@ class FourthMoments(NamedTuple):
         raw = pack(units.to_raw @ unpack(products, width) @ units.to_raw.T)
         return Crossproducts(raw, squares, np.zeros((3, k, (width - 2) * (width - 1) // 2)))
 
+    def keep_digits(self, units: Units) -> bool:
+        """Whether the crossproducts are as good as if they had been summed from the beginning: nothing was measured from too far away in
+        the rounds of an action, as are features that are 0 there, but not in the rounds that the units come from."""
+        squares = np.diagonal(self.crossproducts(units).full[0], axis1=1, axis2=2)[:, 1:]
+        return bool((self.rounds[:, None] * units.center**2 <= FAR * squares).all())
+
     def scores(self, solution: Solution, correction: Correction, units: Units) -> Scores | None:
         """Σ ψψ' of every method; None where rounding may have spoilt it.
 
         A sum Σ q_i q_j is right to a few units in the last place of √(Σ q_i² Σ q_j²), and so is Σ ψψ' of what that makes with |C|.
         """
-        found, bound = solution.no_scores(), np.zeros(solution.no_scores().meat.shape[:2])
+        found = solution.no_scores()
+        bound = np.zeros(found.meat.shape[:2])
         place = _places(units.center.size + 1)
         to_unbiased = correction.unbiasing @ units.to_raw
-        for a, sums in enumerate(self.sums):
-            Q = sums[:, *place]
-            size = np.sqrt(np.maximum(np.diagonal(Q, axis1=1, axis2=2), 0.0))
-            for g in range(len(bound)):
-                C = _coefficients(solution, g, a, to_unbiased, correction.mean_cov)
-                crossed = C[0] @ Q[1] @ C[1].T
-                found.meat[g] += C[0] @ Q[0] @ C[0].T + crossed + crossed.T + C[1] @ Q[2] @ C[1].T
-                bound[g] += (np.abs(C[0]) @ size[0] + np.abs(C[1]) @ size[2]) ** 2
-        solved = np.isfinite(solution.scoring.theta).all(axis=(1, 2))
-        lost = ROUNDING * bound <= LOST * np.diagonal(found.meat, axis1=1, axis2=2)
-        return found if lost[solved].all() else None
-
-
-ROUNDING = 1e-14
-"""of a sum over a log, beside that of its terms' sizes"""
-
-
-def no_fourth_moments(n_actions: int, d: int) -> FourthMoments:
-    """Those of an empty log."""
-    size = (d + 2) * (d + 3) // 2
-    return FourthMoments(np.zeros((n_actions, 3, size, size)))
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers too large for this are not small enough for the bound
+            for a, sums in enumerate(self.sums):
+                Q = sums[:, *place]
+                size = np.sqrt(np.maximum(np.diagonal(Q, axis1=1, axis2=2), 0.0))
+                for g in range(len(bound)):
+                    C = _coefficients(solution, g, a, to_unbiased, correction.mean_cov)
+                    crossed = C[0] @ Q[1] @ C[1].T
+                    found.meat[g] += C[0] @ Q[0] @ C[0].T + crossed + crossed.T + C[1] @ Q[2] @ C[1].T
+                    bound[g] += (np.abs(C[0]) @ size[0] + np.abs(C[1]) @ size[2]) ** 2
+            good = ROUNDING * bound <= LOST * np.diagonal(found.meat, axis1=1, axis2=2)
+        solved = np.isfinite(solution.scoring.theta).reshape(bound.shape)
+        return found if good[solved].all() else None
 
 
 def fourth_moments(rounds: Rounds, n_actions: int, units: Units) -> FourthMoments:
     """Those of some rounds of a log."""
-    found = no_fourth_moments(n_actions, len(rounds.predicted))
+    size = (units.center.size + 1) * (units.center.size + 2) // 2
+    found = FourthMoments(np.zeros((n_actions, 3, size, size)))
     _kernels.add_fourth_moments(found.sums, units.center, 1.0 / units.scale, rounds)
     return found
 
@@ -117,7 +121,7 @@ def fourth_moments(rounds: Rounds, n_actions: int, units: Units) -> FourthMoment
 @lru_cache(maxsize=16)
 def _places(width: int) -> tuple[Integers, Integers]:
     """Where `FourthMoments.sums` has q_i q_j, for all i and j; where r would come more than twice, that is zero."""
-    pairs = np.stack(np.triu_indices(width), axis=1)
+    pairs = np.stack(triangle(width), axis=1)
     place = unpack(np.arange(len(pairs), dtype=np.float64), width).astype(np.int64)
     four = np.sort(np.concatenate(np.broadcast_arrays(pairs[:, None], pairs), axis=2), axis=2)
     return place[four[..., 0], four[..., 1]], place[four[..., 2], four[..., 3]]
@@ -147,7 +151,7 @@ def _coefficients(solution: Solution, g: int, taken: int, to_unbiased: Floats, �
     if scoring.calibrated[g] and scoring.lever.slope.size:
         center, spread, slope = scoring.lever
         y = z[1:] - np.outer(center, one)
-        rows, columns = np.triu_indices(len(y))
+        rows, columns = triangle(len(y))
         moves = np.stack([_products(y[i : i + 1], y[j])[0] for i, j in zip(rows, columns, strict=True)])
         expected = _products(np.outer(spread + pack(Σ), one), one)
         flat[0] += slope @ np.vstack([_products(y, one), moves - expected])

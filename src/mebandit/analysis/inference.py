@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
-from mebandit.analysis.one_pass import Once, Start, Uneven, gathered, start_of
+from mebandit.analysis.one_pass import Once, Uneven, gathered, start_of
 from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -273,20 +273,15 @@ class _Steps:
     floor: float | None
 
     def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
-        start, once = start_of(self.reading), None
-        if start is not None:
-            once = self._once(start, rules)
-        if start is None or once is None:
-            raw, faults = self.reading.count(**rules)
-        else:
-            raw, faults = once.sums.moments.crossproducts(start.units), once.faults
+        once = self._once(rules)
+        raw, faults = self.reading.count(**rules) if once is None else (once.sums.products, once.faults)
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution, first = self._levered(solutions[1.0], products, error), int(self.options.intercept)
-        known = None if start is None or once is None else self._from_moments(once.sums, start, solution, error)
+        known = None if once is None else self._from_moments(once.sums, solution, error)
         if known is None:
             known = self._from_rounds(solution, error, rows=int(raw.rounds.sum()) + len(faults))
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
@@ -310,19 +305,23 @@ class _Steps:
             settings=settings,
         )
 
-    def _once(self, start: Start, rules: dict[str, Any]) -> Counted[Once] | None:
-        """What going through the log once gives; None if it is not enough after all."""
+    def _once(self, rules: dict[str, Any]) -> Counted[Once] | None:
+        """What going through the log once gives; None where that is not enough."""
+        start = start_of(self.reading)
+        if start is None:
+            return None
         try:
-            return self.reading.gather(partial(gathered, reading=self.reading, start=start, floor=self.floor), **rules)
+            found = self.reading.gather(partial(gathered, reading=self.reading, start=start, floor=self.floor), **rules)
         except Uneven:
             return None
+        return found if found.sums.moments.keep_digits(start.units) else None
 
-    def _from_moments(self, once: Once, start: Start, solution: Solution, error: Correction) -> Uncertainty | None:
+    def _from_moments(self, once: Once, solution: Solution, error: Correction) -> Uncertainty | None:
         """Without a second time through the log; None where rounding may have spoilt what was gathered."""
-        scores = once.moments.scores(solution, error, start.units)
+        scores = once.moments.scores(solution, error, once.start.units)
         if scores is None:
             return None
-        return Uncertainty(scores, once.tally_with(_preferred(solution), error), start.measured)
+        return Uncertainty(scores, once.tally_with(_preferred(solution), error), once.start.measured)
 
     def _from_rounds(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
         """From a second time through the log."""

@@ -13,7 +13,7 @@ from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, Units, fourth_moments, units_of
-from mebandit.moments import Rounds
+from mebandit.moments import Crossproducts, Rounds
 from mebandit.values import Floats
 
 SAMPLE = 1 << 16
@@ -37,6 +37,7 @@ class Start(NamedTuple):
 class Once(NamedTuple):
     """What one time through a log gives."""
 
+    start: Start
     moments: FourthMoments
     tally: Tally
     sample: tuple[Floats, ...]
@@ -46,8 +47,12 @@ class Once(NamedTuple):
     def rounds(self) -> Floats:
         return self.moments.rounds
 
+    @property
+    def products(self) -> Crossproducts:
+        return self.moments.crossproducts(self.start.units)
+
     def merge(self, other: "Once") -> "Once":
-        return Once(self.moments.merge(other.moments), self.tally.merge(other.tally), self.sample + other.sample)
+        return Once(self.start, self.moments.merge(other.moments), self.tally.merge(other.tally), self.sample + other.sample)
 
     def tally_with(self, theta: Floats, error: Correction) -> Tally:
         """With the rounds of the sample in which two actions are close; `theta` is (K, p)."""
@@ -81,4 +86,4 @@ def gathered(block: Block, reading: Reading, start: Start, floor: float | None) 
     moments = fourth_moments(rounds, k, start.units)
     tally = tally_of(block, reading.error.ready(rounds), k, start.rows, start.measured, floor)
     step = max(-(-start.rows // SAMPLE), 1)
-    return Once(moments, tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
+    return Once(start, moments, tally, (rounds.predicted[:, -block.start % step :: step].copy(),))

@@ -10,7 +10,7 @@ from mebandit.analysis.inference import Analysis
 from mebandit.estimators import Contrast, Estimate
 from mebandit.files import write_whole
 from mebandit.report import Page, Picture, Table, picture
-from mebandit.values import Floats
+from mebandit.values import Booleans, Floats
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -84,14 +84,19 @@ def _ends(found: tuple[Floats, Floats], level: float) -> Floats:
 
 def remarks(analysis: Analysis) -> str:
     """What the table of coefficients cannot show: where the guard decided, and where there is no solution."""
-    guarded = [f"{m} (action {', '.join(map(str, np.flatnonzero(e.guarded)))})" for m, e in analysis.estimates.items() if e.guarded.any()]
-    missing = [m for m, e in analysis.estimates.items() if not np.isfinite(e.theta).all()]
+    guarded = _by_action({m: e.guarded for m, e in analysis.estimates.items()})
+    missing = _by_action({m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
     words = []
     if guarded:
         words.append(f"Decided by the guard, since Σe is nearly all of x̃ or more: {', '.join(guarded)}. Do not trust these.")
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of every action, or not with this Σe.")
     return " ".join(words)
+
+
+def _by_action(marked: dict[str, Booleans]) -> list[str]:
+    """The methods with marked actions, and these."""
+    return [f"{method} (action {', '.join(map(str, np.flatnonzero(own)))})" for method, own in marked.items() if own.any()]
 
 
 def unbiased(analysis: Analysis) -> str:
