@@ -801,9 +801,9 @@ def add_products(products, squares, errors, varying, log):
         m = min(CHUNK, n - start)
         sort_by_class(log.actions[start : start + m], begin, order)
         for i in range(d):
-            take(v[1 + i], log.predicted[i, start : start + m], order)
-        take(v[d + 1], log.rewards[start : start + m], order)
-        take(w, log.propensities[start : start + m], order)
+            take(v[1 + i], log.predicted[i, start : start + m], order[:m])
+        take(v[d + 1], log.rewards[start : start + m], order[:m])
+        take(w, log.propensities[start : start + m], order[:m])
         for a in range(n_actions):
             for k in range(begin[a], begin[a + 1]):
                 u = 1.0 / w[k]
@@ -833,8 +833,8 @@ def sort_by_class(code, begin, order):
 
 @jit
 def take(out, x, order):
-    """x in another order."""
-    for k in range(x.size):
+    """What x has at some places, in their order."""
+    for k in range(order.size):
         out[k] = x[order[k]]
 
 
@@ -890,9 +890,8 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
-def add_fourth_moments(sums, center, inverse, log):
-    """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r) in units of their own, see
-    `mebandit.fourth_moments`.
+def add_fourth_moments(sums, log):
+    """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r), see `mebandit.fourth_moments`.
 
     A chunk at a time, rounds are sorted into classes and filled up with zeros to a number that vector instructions divide. Where the
     propensities have few different values, as under a floor or in a trial, a class is an action with one of them: q q' is then summed
@@ -916,14 +915,15 @@ def add_fourth_moments(sums, center, inverse, log):
             if m > 0:
                 q[0, :m] = 1.0  # q begins with v
                 for i in range(d):
-                    take_away(q[1 + i], log.predicted[i, start:end], own, center[i], inverse[i])
-                take_away(q[d + 1], log.rewards[start:end], own, center[d], inverse[d])
+                    take(q[1 + i], log.predicted[i, start:end], own)
+                take(q[d + 1], log.rewards[start:end], own)
                 q[: d + 2, m:even] = 0.0
                 write_products(q, d + 2, even)
                 if n_levels > 0:
                     add_quartics(plain[c], q, d + 2, even)
                 else:
-                    take_inverse(u, log.propensities[start:end], own)
+                    take(u, log.propensities[start:end], own)
+                    invert(u[:m])
                     u[m:even] = 0.0
                     add_quartics_by_power(sums[c], q, d + 2, u[:even])
     for c in range(plain.shape[0]):
@@ -957,17 +957,10 @@ def write_classes(code, actions, propensities, levels):
 
 
 @jit
-def take_away(out, x, order, center, inverse):
-    """(x - center) * inverse, in another order."""
-    for k in range(order.size):
-        out[k] = (x[order[k]] - center) * inverse
-
-
-@jit
-def take_inverse(out, x, order):
-    """1 / x, in another order."""
-    for k in range(order.size):
-        out[k] = 1.0 / x[order[k]]
+def invert(u):
+    """u = 1 / u."""
+    for k in range(u.size):
+        u[k] = 1.0 / u[k]
 
 
 @jit
@@ -1380,7 +1373,7 @@ def write_packed_row(packed, i, d, out):
 
 
 @jit
-def add_tally(tally, first, total, floor, varying, mean, scale, log, forecast):
+def add_tally(tally, first, total, floor, varying, center, log, forecast):
     """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
 
     `forecast` has the probability of every action where that is known, else no column. Error covariances are added up if `varying`.
@@ -1394,10 +1387,10 @@ def add_tally(tally, first, total, floor, varying, mean, scale, log, forecast):
             stop = min(start + CHUNK, end)
             count_propensities(tally, log.actions[start:stop], log.propensities[start:stop], floor)
             add_segment(tally.segments[part], log.predicted, start, stop)
-            add_stated(tally, start, stop, mean, scale, log, forecast, work)
+            add_stated(tally, start, stop, center, log, forecast, work)
             if varying:
                 for t in range(start, stop):
-                    add_reported(tally, part, log.predicted, t, mean, log.errors)
+                    add_reported(tally, part, log.predicted, t, center, log.errors)
         begin = end
 
 
@@ -1434,14 +1427,14 @@ def add_segment(segment, x, start, stop):
 
 
 @jit
-def add_stated(tally, start, stop, mean, scale, log, forecast, work):
-    """What the probabilities of all actions say would come, and how far x~ is from its mean."""
+def add_stated(tally, start, stop, center, log, forecast, work):
+    """What the probabilities of all actions say would come, and powers of how far x~ is from `center`."""
     m, n_actions = stop - start, tally.least.size
     q, variance = work[0, :m], work[1, :m]
-    for i in range(mean.size):
+    for i in range(center.size):
         away = work[2 + i, :m]
-        write_away(away, log.predicted[i, start:stop], mean[i])
-        add_powers(tally.powers, i, away, 1.0 / scale[i])
+        write_away(away, log.predicted[i, start:stop], center[i])
+        add_powers(tally.powers, i, away)
     for b in range(n_actions if n_actions == 2 else forecast.shape[1]):
         for k in range(m):
             t = start + k
@@ -1462,13 +1455,12 @@ def write_away(out, x, mean):
 
 
 @summing
-def add_powers(powers, i, away, inverse):
-    """The third and the fourth power of standardised x~."""
+def add_powers(powers, i, away):
+    """The third and the fourth power."""
     third, fourth = 0.0, 0.0
     for k in range(away.size):
-        unit = away[k] * inverse
-        square = unit * unit
-        third += square * unit
+        square = away[k] * away[k]
+        third += square * away[k]
         fourth += square * square
     powers[0, i] += third
     powers[1, i] += fourth
@@ -1488,18 +1480,21 @@ def add_forecast(forecast, q, b, actions):
 
 @summing
 def add_chance(chance, q, variance, work):
-    """The variance of u - 1 and of (u - 1) (x~ - mean), u = 1{a = b} / q, over the rounds in which the action was possible; x~ - mean is
-    in the rows of `work` from the third on."""
+    """Sums of the variance w = 1/q - 1 of u - 1, u = 1{a = b} / q, over the rounds in which the action was possible, of w y and of w y^2;
+    y = x~ - center is in the rows of `work` from the third on."""
     total = 0.0
     for k in range(q.size):
         variance[k] = 1.0 / q[k] - 1.0 if q[k] > LEAST else 0.0
         total += variance[k]
-    chance[0] += total
-    for i in range(chance.size - 1):
-        total, away = 0.0, work[2 + i, : q.size]
+    chance[0, 0] += total
+    for i in range(chance.shape[1] - 1):
+        first, second, away = 0.0, 0.0, work[2 + i, : q.size]
         for k in range(q.size):
-            total += variance[k] * (away[k] * away[k])
-        chance[1 + i] += total
+            product = variance[k] * away[k]
+            first += product
+            second += product * away[k]
+        chance[0, 1 + i] += first
+        chance[1, 1 + i] += second
 
 
 @jit
@@ -1538,14 +1533,14 @@ def count_close_pairs(close, first, second, sd):
 
 
 @spliced
-def add_reported(tally, part, x, t, mean, error):
-    """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from the mean the sums
+def add_reported(tally, part, x, t, center, error):
+    """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from `center` the sums
     of v, v^2, y, v y, v^3, v^4 for every feature."""
-    d, k = mean.size, 0
+    d, k = center.size, 0
     for i in range(error.shape[1]):
         tally.segments[part, 1 + d + error.shape[1] + i] += error[t, i]
     for i in range(d):
-        v, y = error[t, k], (x[i, t] - mean[i]) ** 2
+        v, y = error[t, k], (x[i, t] - center[i]) ** 2
         k += d - i
         tally.reported[i, 0] += v
         tally.reported[i, 1] += v * v

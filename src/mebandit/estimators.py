@@ -61,6 +61,19 @@ class Fit(NamedTuple):
     kappa: Floats
     """the share of the error covariance that was taken out, (K,)"""
 
+    @property
+    def inverses(self) -> dict[int, Floats]:
+        """of the matrices, by arm, where there is a solution"""
+        return {int(a): _inverse(self.matrix[a]) for a in np.flatnonzero(self.report != _kernels.SINGULAR)}
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """NaN where there is none."""
+    try:
+        return np.asarray(np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+
 
 def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str = "auto", strict: bool = True) -> Fit:
     """Solve for every arm from running sums; see the head of this file, and `mebandit.estimate` for arrays.
@@ -509,22 +522,13 @@ class Solution:
             upper = np.triu(scores.meat[g])
             meat = scores.totals[g].T @ scores.totals[g] if scores.totals.size else upper + np.triu(upper, 1).T
             k, p = fit.theta.shape
-            covariance, solved = np.full((k, p, k, p), np.nan), np.flatnonzero(fit.report != _kernels.SINGULAR)
-            bread = {a: _inverse(fit.matrix[a]) for a in solved}
-            for a in solved:
-                for b in solved:
-                    covariance[a, :, b] = bread[a] @ meat[a * p : (a + 1) * p, b * p : (b + 1) * p] @ bread[b].T
+            covariance, inverses = np.full((k, p, k, p), np.nan), fit.inverses.items()
+            for a, left in inverses:
+                for b, right in inverses:
+                    covariance[a, :, b] = left @ meat[a * p : (a + 1) * p, b * p : (b + 1) * p] @ right.T
             flat = covariance.reshape(k * p, k * p)
             found[method] = _assemble(fit, self.moments[method], flat, method=method, intercept=self.options.intercept, counted=self.rounds)
         return found
-
-
-def _inverse(matrix: Floats) -> Floats:
-    """NaN where there is none."""
-    try:
-        return np.asarray(np.linalg.inv(matrix))
-    except np.linalg.LinAlgError:
-        return np.full_like(matrix, np.nan)
 
 
 def with_model_uncertainty(solution: Solution, scores: Scores, raw: Crossproducts, correction: Correction) -> dict[str, Estimate]:

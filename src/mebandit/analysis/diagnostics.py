@@ -16,7 +16,6 @@ from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
-from mebandit.fourth_moments import Units
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.words import cost_of_doubt
 from mebandit.moments import Crossproducts, Rounds, pack, unpack
@@ -49,11 +48,11 @@ class Tally(NamedTuple):
     forecast: Floats
     """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4); of two only the second"""
     chance: Floats
-    """by action: the variance of Σ (u - 1) and of Σ (u - 1)(x̃ - center), u = 1{a_t = a}/π_t(a), where all π are known, (K, 1 + d)"""
+    """by action, where all π are known: Σ w, w = 1/π_t(a) - 1, and Σ w y; 0 and Σ w y², y = x̃ - center, (K, 2, 1 + d)"""
     segments: Floats
     """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and, where it varies, Σ Σe, packed, (20, ...)"""
     powers: Floats
-    """Σ of the third and fourth power of x̃ in the units of the tally, (2, d)"""
+    """Σ y³ and Σ y⁴, (2, d)"""
     close: Floats
     """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction; of all, or
     of many that are spread evenly over the log, (3,)"""
@@ -74,7 +73,7 @@ def empty_tally(n_actions: int, d: int) -> Tally:
         least=np.ones(n_actions),
         below=np.zeros(1),
         forecast=np.zeros((n_actions, LEVELS, 4)),
-        chance=np.zeros((n_actions, 1 + d)),
+        chance=np.zeros((n_actions, 2, 1 + d)),
         segments=np.zeros((SEGMENTS, 1 + d + d * (d + 1))),
         powers=np.zeros((2, d)),
         close=np.zeros(3),
@@ -84,14 +83,14 @@ def empty_tally(n_actions: int, d: int) -> Tally:
 
 
 def tally_of(
-    block: Block, rounds: Rounds, n_actions: int, rows: int, measured: Units, floor: float | None, *, varying: bool = False
+    block: Block, rounds: Rounds, n_actions: int, rows: int, center: Floats, floor: float | None, *, varying: bool = False
 ) -> Tally:
     """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
     tally = empty_tally(n_actions, len(rounds.predicted))
     for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
         if rounds.rewards.size:
             end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
-    _kernels.add_tally(tally, block.start, max(rows, 1), floor or 0.0, varying, measured.center, measured.scale, rounds, block.forecast)
+    _kernels.add_tally(tally, block.start, max(rows, 1), floor or 0.0, varying, center, rounds, block.forecast)
     return tally
 
 
@@ -103,7 +102,7 @@ class Evidence(NamedTuple):
     solution: Solution
     estimates: dict[str, Estimate]
     tally: Tally
-    measured: Units
+    center: Floats
     """of x̃ in the tally"""
     error: Correction
     """what was taken out, with the mean Σe"""
@@ -262,13 +261,14 @@ def propensities(evidence: Evidence) -> Finding:
 
 
 def frequencies(evidence: Evidence) -> Finding:
-    """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - center) are zero but for
-    chance, u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²; and in each tenth of π(a) the action comes with that frequency."""
+    """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - mean) are zero but for chance,
+    u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²; and in each tenth of π(a) the action comes with that frequency."""
     k, d = evidence.products.n_actions, len(evidence.features)
-    to_center = np.eye(d + 2)
-    to_center[1:-1, 0] = -evidence.measured.center
-    _, once, twice, offered = k * evidence.products.mapped(to_center).full[:, :, :-1, :-1]  # without π^nd = 1/K
-    spread = evidence.tally.chance
+    center, δ = np.eye(d + 2), evidence.calibration.mean - evidence.center
+    center[1:-1, 0] = -evidence.calibration.mean
+    _, once, twice, offered = k * evidence.products.mapped(center).full[:, :, :-1, :-1]  # without π^nd = 1/K
+    (w, wy), wy2 = np.split(evidence.tally.chance[:, 0], [1], axis=1), evidence.tally.chance[:, 1, 1:]
+    spread = np.hstack([w, wy2 - 2 * δ * wy + δ**2 * w])
     if not spread.any():  # only that of the action taken is known: the variance comes from the rounds with it, and needs some
         spread = np.where(evidence.products.rounds[:, None] >= 30, np.diagonal(twice - once, axis1=1, axis2=2), np.inf)
     z = _z(once[:, 0] - offered[:, 0], spread)
@@ -378,12 +378,12 @@ def drift(evidence: Evidence) -> Finding:
 def skewness(evidence: Evidence) -> Finding:
     """The third standardised moment of x̃ by feature: regression calibration supposes that E[x | x̃] is linear, as for normal x."""
     n = max(evidence.products.rounds.sum(), 1.0)
-    center, scale = evidence.measured
     third, fourth = evidence.tally.powers / n
-    δ, v = (evidence.calibration.mean - center) / scale, (evidence.calibration.scale / scale) ** 2
+    s = evidence.calibration.scale
+    δ, v = evidence.calibration.mean - evidence.center, s**2
     third, fourth = third - 3 * δ * v - δ**3, fourth - 4 * δ * third + 6 * δ**2 * v + 3 * δ**4  # about the mean
     constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error.mean_cov) <= 0
-    skew, kurtosis = np.where(constant, 0.0, third / v**1.5), fourth / v**2
+    skew, kurtosis = np.where(constant, 0.0, third / s / s / s), fourth / s / s / s / s
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
     words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."
@@ -418,7 +418,7 @@ def zero_at_zero(evidence: Evidence) -> Finding:
         if np.isfinite(θ).all() and weighted[a, 0, 0] > 0:
             left, m = np.r_[0.0, -θ, 1.0], weighted[a, 0, 1:-1] / weighted[a, 0, 0]
             level[a] = left @ weighted[a, :, 0] / weighted[a, 0, 0]
-            squares = left @ twice[a] @ left / evidence.products.n_actions  # Σ w² = Σ c (c u²), c = 1/K
+            squares = max(left @ twice[a] @ left, 0.0) / evidence.products.n_actions  # Σ w² = Σ c (c u²), c = 1/K
             z[a] = abs(level[a]) / max(np.sqrt(squares / weighted[a, 0, 0] ** 2 + m @ blocks[a, :, a] @ m), 1e-300)
     total = unit.sum(axis=0)
     r = total[0, -1] / total[0, 0]

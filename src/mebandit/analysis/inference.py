@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
-from mebandit.analysis.one_pass import Once, Uneven, gathered, start_of
+from mebandit.analysis.one_pass import Once, Uneven, gathered, is_enough
 from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -35,7 +35,6 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
-from mebandit.fourth_moments import Units
 from mebandit.lever import LeverSums
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts
@@ -238,7 +237,8 @@ def compile_ahead(progress: Show = None) -> None:
     log = {"x": numbers, "action": even, "reward": numbers, "propensity": np.full(4, 0.5)}
     with compiling_notice(compiled, progress):
         reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
-        _Steps(reading, Options(), METHODS, None).analysis(None, {})  # a perfect fit, which has to be gone through twice
+        reading.count()
+        _Steps(reading, Options(), METHODS, None).analysis(None, {})  # of a perfect fit, for which once is not enough
 
 
 class Scored(NamedTuple):
@@ -257,7 +257,7 @@ class Uncertainty(NamedTuple):
 
     scores: Scores
     tally: Tally
-    measured: Units
+    center: Floats
     """of x̃ in the tally"""
     units: int = 0
     """clusters; 0: rounds stand alone"""
@@ -274,7 +274,7 @@ class _Steps:
 
     def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
         once = self._once(rules)
-        raw, faults = self.reading.count(**rules) if once is None else (once.sums.products, once.faults)
+        raw, faults = self.reading.count(**rules) if once is None else (once.sums.moments.products, once.faults)
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         self._check_features(raw)
@@ -290,7 +290,7 @@ class _Steps:
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
-        evidence = Evidence(features, products, solution, estimates, tally, known.measured, error, self.floor, units, faults, warned, pairs)
+        evidence = Evidence(features, products, solution, estimates, tally, known.center, error, self.floor, units, faults, warned, pairs)
         return Analysis(
             estimates=estimates,
             features=features,
@@ -307,28 +307,27 @@ class _Steps:
 
     def _once(self, rules: dict[str, Any]) -> Counted[Once] | None:
         """What going through the log once gives; None where that is not enough."""
-        start = start_of(self.reading)
-        if start is None:
+        rows = self.reading.source.rows
+        if rows is None or not is_enough(self.reading):
             return None
         try:
-            found = self.reading.gather(partial(gathered, reading=self.reading, start=start, floor=self.floor), **rules)
+            return self.reading.gather(partial(gathered, reading=self.reading, rows=rows, floor=self.floor), **rules)
         except Uneven:
             return None
-        return found if found.sums.moments.keep_digits(start.units) else None
 
     def _from_moments(self, once: Once, solution: Solution, error: Correction) -> Uncertainty | None:
         """Without a second time through the log; None where rounding may have spoilt what was gathered."""
-        scores = once.moments.scores(solution, error, once.start.units)
+        scores = once.moments.scores(solution, error)
         if scores is None:
             return None
-        return Uncertainty(scores, once.tally_with(_preferred(solution), error), once.start.measured)
+        return Uncertainty(scores, once.tally_with(_preferred(solution), error), np.zeros_like(solution.calibration.mean))
 
     def _from_rounds(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
         """From a second time through the log."""
         scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), Scored.merge, "standard errors")
         self._check_units(scored.by_unit)
         scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
-        return Uncertainty(scores, scored.tally, _measured(solution), len(scored.by_unit.places))
+        return Uncertainty(scores, scored.tally, solution.calibration.mean, len(scored.by_unit.places))
 
     def _check_features(self, raw: Crossproducts) -> None:
         """Features that rounding has spoilt are refused, and those that repeat others: without a ridge there is then no one answer."""
@@ -407,13 +406,10 @@ class _Steps:
         clustered = self.reading.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
-        tally = tally_of(block, rounds, self.reading.source.n_actions, rows, _measured(solution), self.floor, varying=error.varying)
+        center, k = solution.calibration.mean, self.reading.source.n_actions
+        tally = tally_of(block, rounds, k, rows, center, self.floor, varying=error.varying)
         _kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
-
-
-def _measured(solution: Solution) -> Units:
-    return Units(solution.calibration.mean, solution.calibration.scale)
 
 
 def _preferred(solution: Solution) -> Floats:

@@ -105,17 +105,6 @@ class Source:
         rows = [formats.rows_of(part) for part in self.parts]
         return None if None in rows else sum(size for size in rows if size is not None)
 
-    def first(self) -> Block | None:
-        """The first block with a good row."""
-        for piece in self._pieces(workers=formats.PARQUET_BYTES):  # as many as that each decode one block at a time
-            start = piece.start
-            for batch in formats.batches_of(piece):
-                block = self._block(batch, piece, start, piece.torn)
-                if block.rounds.rewards.size:
-                    return block
-                start += batch.num_rows
-        return None
-
     @cached_property
     def _expected(self) -> int:
         """Pieces of the log, more or less."""
