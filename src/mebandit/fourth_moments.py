@@ -81,7 +81,7 @@ class FourthMoments(NamedTuple):
             for b, inverse in fit.inverses.items():
                 own = slice(b * p, (b + 1) * p)
                 variance = np.diag(inverse @ found.meat[g][own, own] @ inverse.T)
-                if not ((variance > 0) & (ROUNDING * bound[b] <= LOST * variance)).all():
+                if not (ROUNDING * bound[b] <= LOST * variance).all():
                     return None
         return found
 
