@@ -243,7 +243,7 @@ HARD: dict[str, Any] = {
         predicted_0=np.where(log.index == log["action"].argmin(), 1e12, log["predicted_0"])
     ),
     "an outlier among rewards": lambda log: log.assign(reward=np.where(log.index == log["action"].argmin(), 1e20, log["reward"])),
-    "minute features": lambda log: log.assign(predicted_0=2e-82 * log["predicted_0"]),
+    "a minute feature": lambda log: log.drop(columns="predicted_1").assign(predicted_0=1.122e-82 * log["predicted_0"]),
     "rewards of 0": lambda log: log.assign(reward=0.0),
     "rewards of 1 at most": lambda log: log.assign(reward=1.0 * (log["reward"] > 2)),
     "far from 0": lambda log: log.assign(predicted_0=log["predicted_0"] + 1e5),
