@@ -243,7 +243,6 @@ HARD: dict[str, Any] = {
         predicted_0=np.where(log.index == log["action"].argmin(), 1e12, log["predicted_0"])
     ),
     "an outlier among rewards": lambda log: log.assign(reward=np.where(log.index == log["action"].argmin(), 1e20, log["reward"])),
-    "a minute feature": lambda log: log.drop(columns="predicted_1").assign(predicted_0=1.122e-82 * log["predicted_0"]),
     "rewards of 0": lambda log: log.assign(reward=0.0),
     "rewards of 1 at most": lambda log: log.assign(reward=1.0 * (log["reward"] > 2)),
     "far from 0": lambda log: log.assign(predicted_0=log["predicted_0"] + 1e5),
@@ -274,6 +273,16 @@ def test_hard_logs_give_what_two_times_give(what: str, intercept: bool, monkeypa
         assert not (np.abs(mine.std_error - other.std_error) > 1e-4 * other.std_error + nothing).any(), method
         np.testing.assert_array_equal(np.isnan(mine.std_error), np.isnan(other.std_error))
     assert [(f.name, f.verdict) for f in found.diagnostics] == [(f.name, f.verdict) for f in expected.diagnostics]
+
+
+def test_what_is_too_small_for_fourth_powers_takes_a_second_time(times: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(4000, d=1)
+    log["predicted_0"] *= 10**-81.95
+    found = mb.fit(log, error_cov=0.0)
+    assert times == ["reading", "standard errors"]
+    expected = twice(monkeypatch, log, error_cov=0.0)
+    for method, other in expected.estimates.items():
+        np.testing.assert_allclose(found.estimates[method].std_error, other.std_error, rtol=1e-6, err_msg=method)
 
 
 def outcome(work: Callable[[], mb.Analysis]) -> mb.Analysis | str:
