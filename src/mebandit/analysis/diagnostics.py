@@ -383,7 +383,7 @@ def skewness(evidence: Evidence) -> Finding:
     δ, v = evidence.calibration.mean - evidence.center, s**2
     third, fourth = third - 3 * δ * v - δ**3, fourth - 4 * δ * third + 6 * δ**2 * v + 3 * δ**4  # about the mean
     constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error.mean_cov) <= 0
-    skew, kurtosis = np.where(constant, 0.0, third / s / s / s), fourth / s / s / s / s
+    skew, kurtosis = np.where(constant, 0.0, [third / s / s / s, fourth / s / s / s / s])
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
     words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."
