@@ -913,18 +913,16 @@ def add_fourth_moments(sums, log):
             own = order[begin[c] : begin[c + 1]]
             m, even = own.size, (own.size + EVEN - 1) // EVEN * EVEN
             if m > 0:
-                q[0, :m] = 1.0  # q begins with v
-                for i in range(d):
+                for i in range(d):  # q begins with v
                     take(q[1 + i], log.predicted[i, start:end], own)
                 take(q[d + 1], log.rewards[start:end], own)
-                q[: d + 2, m:even] = 0.0
+                fill_up(q, d + 2, u, m, even)
                 write_products(q, d + 2, even)
                 if n_levels > 0:
                     add_quartics(plain[c], q, d + 2, even)
                 else:
                     take(u, log.propensities[start:end], own)
                     invert(u[:m])
-                    u[m:even] = 0.0
                     add_quartics_by_power(sums[c], q, d + 2, u[:even])
     for c in range(plain.shape[0]):
         add_powers_of(sums[c // n_levels], plain[c], 1.0 / levels[c % n_levels])
@@ -954,6 +952,17 @@ def write_classes(code, actions, propensities, levels):
     for i in range(1, levels.size):
         for k in range(code.size):
             code[k] += i * (propensities[k] == levels[i])
+
+
+@jit
+def fill_up(q, width, u, m, even):
+    """The 1 that v begins with, and zeros from round m on."""
+    for k in range(even):
+        q[0, k] = 1.0 if k < m else 0.0
+    for k in range(m, even):
+        u[k] = 0.0
+        for i in range(1, width):
+            q[i, k] = 0.0
 
 
 @jit
@@ -1178,7 +1187,8 @@ def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
             played, propensity, reward = log.actions[t] == b, log.propensities[t], log.rewards[t]
             away[k], taking[k] = weigh(away[k], guess[k], played, weighting, nd, kappa, plain, propensity, reward)
     if intercept:
-        psi[b * p, :m] = away
+        for k in range(m):
+            psi[b * p, k] = away[k]
     at_b = b * p + intercept
     if log.errors.shape[0] == 1:
         times_packed(log.errors[0], theta[b, intercept:], d, taken[b])
