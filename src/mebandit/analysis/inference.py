@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
-from mebandit.analysis.one_pass import Once, Uneven, gathered, is_enough
+from mebandit.analysis.one_pass import Once, Uneven, gathered, known_rows
 from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -307,8 +307,8 @@ class _Steps:
 
     def _once(self, rules: dict[str, Any]) -> Counted[Once] | None:
         """What going through the log once gives; None where that is not enough."""
-        rows = self.reading.source.rows
-        if rows is None or not is_enough(self.reading):
+        rows = known_rows(self.reading)
+        if rows is None:
             return None
         try:
             return self.reading.gather(partial(gathered, reading=self.reading, rows=rows, floor=self.floor), **rules)

@@ -29,7 +29,7 @@ class Once(NamedTuple):
 
     moments: FourthMoments
     tally: Tally
-    """about 0"""
+    """of x̃ as it is, measured from 0"""
     sample: tuple[Floats, ...]
     """x̃ of some rounds, a row for each feature, block by block"""
 
@@ -50,11 +50,12 @@ class Once(NamedTuple):
         return self.tally._replace(close=close)
 
 
-def is_enough(reading: Reading) -> bool:
-    """Whether one time may do; the number of rows must be known, for the tally of its parts and for the sample."""
+def known_rows(reading: Reading) -> int | None:
+    """The number of rows of a log for which one time may do; it must be known, for the tally of its parts and for the sample."""
     columns = reading.source.columns
-    few = len(columns.predicted) <= MOST_FEATURES
-    return few and not reading.error.varying and columns.unit is None and reading.source.rows is not None
+    if len(columns.predicted) > MOST_FEATURES or reading.error.varying or columns.unit is not None:
+        return None
+    return reading.source.rows
 
 
 def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> Once:
