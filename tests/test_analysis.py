@@ -721,6 +721,35 @@ def test_an_action_without_a_solution_leaves_those_of_the_others(error: str) -> 
     assert "No solution: ridge (action 1), rc (action 1)." in str(found)
 
 
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 2.3])
+def test_a_feature_that_is_constant_for_an_action_says_nothing_of_its_rewards(value: float) -> None:
+    """A regression on it would divide rounding by rounding, and give something else when rounds come in another order."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    action = rng.integers(0, 3, n)
+    log = pd.DataFrame({"x": np.where(action == 2, value, rng.normal(0, 1, n)), "action": action, "reward": rng.normal(0, 1, n)})
+    orders = [log.assign(propensity=1 / 3), log.sample(frac=1, random_state=1).assign(propensity=1 / 3)]
+    first, second = (mb.fit(each, predicted="x", error_cov=0.05, methods="dr", n_actions=3).estimates["dr"] for each in orders)
+    np.testing.assert_allclose(first.theta, second.theta, rtol=1e-9, atol=1e-9)
+    assert abs(first.theta[2, 0]) < 5 * first.std_error[2, 0] + 0.1
+
+
+def test_constants_of_all_sizes_are_no_loss_of_digits() -> None:
+    rng = np.random.default_rng(4)
+    log = make_log(5000).assign(propensity=lambda log: log["propensity"] * rng.uniform(0.999, 1, len(log)))
+    for value in [4.785366398604346, 108.07998861520046, *rng.lognormal(2, 2, 20)]:
+        found = mb.fit(log.assign(one=value), predicted=FEATURES, error_cov=ERROR, methods="ridge")
+        assert np.isfinite(found.estimates["ridge"].std_error).all()
+
+
+def test_what_a_singular_arm_could_bear_does_not_overflow() -> None:
+    rng = np.random.default_rng(11)
+    x = rng.normal(0, 1, (30, 4)) * [1e5, 1, 1, 1]
+    log = {"x": x, "action": np.arange(30) % 9, "reward": rng.normal(0, 1, 30), "propensity": np.full(30, 1 / 9)}
+    found = mb.fit(log, predicted=["x_0", "x_1", "x_2", "x_3"], error_cov=[0.16e10, 0.16, 0.16, 0.16], n_actions=9, ridge=1.0)
+    assert found.verdict == "red"
+
+
 def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:
     """Kernels are compiled for the kinds of arrays they get, which takes longer than most fits."""
     log = make_log()

@@ -346,3 +346,23 @@ def test_frequencies_are_tested_about_the_mean() -> None:
         pi = log[f"propensity_{a}"].to_numpy()[:, None]
         away = ((log["action"].to_numpy() == a)[:, None] / pi - 1) * z
         np.testing.assert_allclose(mine, away.sum(axis=0) / np.sqrt(((1 / pi - 1) * z**2).sum(axis=0)), rtol=1e-6, atol=1e-6)
+
+
+def test_a_feature_that_is_constant_has_no_skewness(times: list[str]) -> None:
+    """Whatever rounding makes of its variance."""
+    log = make_log(3000, d=1)
+    for value in (0.3, 1 / 3, np.pi, 7.7, 1e4):
+        found = mb.fit(log.assign(predicted_1=value), error_cov=[0.36, 0.0])
+        values = next(finding.values for finding in found.diagnostics if finding.name == "skewness of x̃")
+        assert values["skewness"][1] == values["kurtosis"][1] == 0
+    assert times == 5 * ["reading"]
+
+
+@pytest.mark.parametrize("far", [10.0, 1e4, 3e5])
+def test_skewness_far_from_0(far: float) -> None:
+    log = make_log(3000, d=1)
+    log["predicted_0"] = np.random.default_rng(1).exponential(1, 3000) + far
+    found = mb.fit(log, error_cov=0.0)
+    values = next(finding.values for finding in found.diagnostics if finding.name == "skewness of x̃")
+    np.testing.assert_allclose(values["skewness"], stats.skew(log["predicted_0"]), rtol=1e-3)
+    np.testing.assert_allclose(values["kurtosis"], stats.kurtosis(log["predicted_0"], fisher=False), rtol=1e-3)

@@ -336,6 +336,8 @@ def outcome_regressions(products: Crossproducts) -> Floats:
         if n > 0:
             mean, r = table[0, 1:-1] / n, table[0, -1] / n
             cov, cross = table[1:-1, 1:-1] / n - np.outer(mean, mean), table[1:-1, -1] / n - mean * r
+            still = np.diag(cov) <= 1e-13 * mean**2  # which is what rounding makes of 0
+            cov[still], cov[:, still], cross[still] = 0.0, 0.0, 0.0
             scale = calibration(mean, cov, np.zeros_like(cov)).scale
             slope = np.linalg.pinv(cov / np.outer(scale, scale), rcond=1e-10, hermitian=True) @ (cross / scale) / scale
             beta[a] = np.append(r - mean @ slope, slope)
@@ -415,7 +417,7 @@ def digits_lost(products: Crossproducts) -> Floats:
     mean = sums[0, 1:] / n
     variance = np.diag(sums)[1:] / n - mean**2
     ratio = np.abs(mean) / np.sqrt(np.maximum(variance, 1e-16 * np.maximum(mean**2, 1e-300)))
-    moving = variance[:-1] > 1e-15 * mean[:-1] ** 2
+    moving = variance[:-1] > 1e-14 * mean[:-1] ** 2
     return np.where(moving, 2.2e-16 * ratio[:-1] * np.maximum(ratio[:-1], ratio[-1]), 0.0)
 
 
@@ -571,13 +573,10 @@ def _solved_with(model: ErrorModel, raw: Crossproducts, correction: Correction, 
 
 
 def _slope(base: Fit, low: Fit, high: Fit, step: float) -> Floats:
-    """dθ/dφ from θ at φ - step, φ and φ + step; a side on which the guard decides otherwise is across a jump, and is not used."""
-    ends = [fit for fit in (low, high) if np.array_equal(fit.report, base.report)]
-    if len(ends) == 2:
-        return (high.theta - low.theta).ravel() / (2 * step)
-    if not ends:
-        return np.zeros(base.theta.size)
-    return (ends[0].theta - base.theta).ravel() / (-step if ends[0] is low else step)
+    """dθ/dφ from θ at φ - step, φ and φ + step; a side on which the guard decides otherwise for an arm is across a jump, and not used."""
+    below, above = ((fit.report == base.report)[:, None] for fit in (low, high))
+    down, up = np.where(below, low.theta, base.theta), np.where(above, high.theta, base.theta)
+    return np.asarray((up - down) / (step * np.maximum(1.0 * below + above, 1.0))).ravel()
 
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:

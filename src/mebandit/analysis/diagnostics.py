@@ -160,9 +160,10 @@ def _judged(value: float, yellow: float, red: float) -> str:
 
 def _smallest_root(G: Floats, E: Floats) -> float:
     """The smallest λ with det(G - λ E) = 0, for positive definite G; infinite without error."""
-    values, vectors = np.linalg.eigh(G)
-    root = vectors / np.sqrt(np.maximum(values, 1e-300))
-    largest = float(np.linalg.eigvalsh(root.T @ E @ root)[-1])
+    size = np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))
+    values, vectors = np.linalg.eigh(G / size / size[:, None])
+    root = vectors / np.sqrt(np.maximum(values, 1e-15))
+    largest = float(np.linalg.eigvalsh(root.T @ (E / size / size[:, None]) @ root)[-1])
     return 1.0 / largest if largest > 0 else float("inf")
 
 
@@ -382,8 +383,7 @@ def skewness(evidence: Evidence) -> Finding:
     s = evidence.calibration.scale
     δ, v = evidence.calibration.mean - evidence.center, s**2
     third, fourth = third - 3 * δ * v - δ**3, fourth - 4 * δ * third + 6 * δ**2 * v + 3 * δ**4  # about the mean
-    constant = np.diag(evidence.calibration.context_cov) + np.diag(evidence.error.mean_cov) <= 0
-    skew, kurtosis = np.where(constant, 0.0, [third / s / s / s, fourth / s / s / s / s])
+    skew, kurtosis = np.where(evidence.products.constant, 0.0, [third / s / s / s, fourth / s / s / s / s])
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
     words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."

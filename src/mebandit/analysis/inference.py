@@ -317,7 +317,7 @@ class _Steps:
 
     def _from_moments(self, once: Once, solution: Solution, error: Correction) -> Uncertainty | None:
         """Without a second time through the log; None where rounding may have spoilt what was gathered."""
-        scores = once.moments.scores(solution, error)
+        scores = None if once.is_far(solution.calibration) else once.moments.scores(solution, error)
         if scores is None:
             return None
         return Uncertainty(scores, once.tally_with(_preferred(solution), error), np.zeros_like(solution.calibration.mean))

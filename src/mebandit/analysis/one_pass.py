@@ -12,12 +12,17 @@ from mebandit.analysis.diagnostics import Tally, tally_of
 from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
+from mebandit.denoise import Calibration
 from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, fourth_moments
 from mebandit.moments import Rounds
 from mebandit.values import Floats
 
 SAMPLE = 1 << 16
 """rounds, evenly spread over the log, that stay in memory for what cannot be counted before θ is known"""
+
+
+FAR = 1000.0
+"""standard deviations of a feature: its fourth power then has four digits left about the mean"""
 
 
 class Uneven(Exception):
@@ -39,6 +44,11 @@ class Once(NamedTuple):
 
     def merge(self, other: "Once") -> "Once":
         return Once(self.moments.merge(other.moments), self.tally.merge(other.tally), self.sample + other.sample)
+
+    def is_far(self, calibration: Calibration) -> bool:
+        """Whether a feature is so far from 0 that powers of it do not tell its skewness."""
+        far = np.abs(calibration.mean) > FAR * calibration.scale
+        return bool((far & ~self.moments.products.constant).any())
 
     def tally_with(self, theta: Floats, error: Correction) -> Tally:
         """With the rounds of the sample in which two actions are close; `theta` is (K, p)."""
