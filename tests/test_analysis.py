@@ -721,6 +721,24 @@ def test_an_action_without_a_solution_leaves_those_of_the_others(error: str) -> 
     assert "No solution: ridge (action 1), rc (action 1)." in str(found)
 
 
+@pytest.mark.parametrize("seed", [0, 5, 7])
+def test_an_arm_on_the_edge_does_not_hide_what_the_error_model_does_to_others(seed: int) -> None:
+    """A feature that is constant for action 2, so that rounding decides whether there is a solution, with each error model anew."""
+    rng = np.random.default_rng(seed)
+    action, x = rng.integers(0, 3, 3000), rng.normal(1, 1, (3000, 2))
+    seen = 0.3 + x * [0.8, 1.1] + rng.normal(0, 0.5, x.shape)
+    seen[action == 2, 0] = 2.7
+    truth = rng.normal(1, 1, (150, 2))
+    model = from_validation(0.3 + truth * [0.8, 1.1] + rng.normal(0, 0.5, truth.shape), truth)
+    log = {"predicted": seen, "action": action, "reward": x.sum(axis=1) + rng.normal(0, 1, 3000), "propensity": np.full(3000, 1 / 3)}
+    found, expected = (mb.fit(log, error_cov=model, n_actions=3, intercept=True, ridge=ridge) for ridge in (0.0, 1e-6))
+    for method in ("ridge", "rc"):
+        mine, other = (analysis.estimates[method].model_covariance for analysis in (found, expected))
+        assert mine is not None
+        assert other is not None
+        np.testing.assert_allclose(np.diag(mine)[:6], np.diag(other)[:6], rtol=1e-3, err_msg=method)
+
+
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 2.3])
 def test_a_feature_that_is_constant_for_an_action_says_nothing_of_its_rewards(value: float) -> None:
     """A regression on it would divide rounding by rounding, and give something else when rounds come in another order."""
@@ -743,11 +761,15 @@ def test_constants_of_all_sizes_are_no_loss_of_digits() -> None:
 
 
 def test_what_a_singular_arm_could_bear_does_not_overflow() -> None:
-    rng = np.random.default_rng(11)
-    x = rng.normal(0, 1, (30, 4)) * [1e5, 1, 1, 1]
-    log = {"x": x, "action": np.arange(30) % 9, "reward": rng.normal(0, 1, 30), "propensity": np.full(30, 1 / 9)}
-    found = mb.fit(log, predicted=["x_0", "x_1", "x_2", "x_3"], error_cov=[0.16e10, 0.16, 0.16, 0.16], n_actions=9, ridge=1.0)
-    assert found.verdict == "red"
+    """Actions that were taken once."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(0, 1, (30, 4)) * [1e10, 1, 1, 1]
+        action = np.minimum(np.arange(30), 8)
+        log = {"predicted": x, "action": action, "reward": rng.normal(0, 1, 30), "propensity": np.full(30, 1 / 9)}
+        found = mb.fit(log, error_cov=[0.16e20, 0.16, 0.16, 0.16], n_actions=9)
+        bear = next(finding.values["could_bear"] for finding in found.diagnostics if finding.name == "signal beyond the error")
+        assert np.isfinite(bear).all()
 
 
 def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:
