@@ -1379,7 +1379,7 @@ def write_packed_row(packed, i, d, out):
     """out = row i of a packed symmetric matrix."""
     for j in range(d):
         low, high = min(i, j), max(i, j)
-        out[j] = packed[low * d - (low * (low - 1)) // 2 + high - low]
+        out[j] = packed[packed_place(low, high, d)]
 
 
 @jit

@@ -30,7 +30,7 @@ from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
 from mebandit.lever import NO_LEVER, Lever, LeverSums, constant_lever, lever_of
 from mebandit.measurement import ErrorModel, warn_if_berkson
-from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, unpack
+from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, triangle, unpack
 from mebandit.values import Booleans, Floats, Integers
 
 RECIPES = {
@@ -553,7 +553,7 @@ def with_model_uncertainty(solution: Solution, scores: Scores, raw: Crossproduct
         for method in methods:
             J[method][:, i] = _slope(base[method], ends[0][method], ends[1][method], step[i])
     if solution.by_scale is not None:  # a scale is as large a part of itself as the diagonal of Ω that it goes with
-        rows, columns = np.triu_indices(model.dim)
+        rows, columns = triangle(model.dim)
         variance = np.diag(model.raw_cov)
         J["rc"][:, -rows.size :][:, rows == columns] = solution.by_scale / np.where(variance > 0, variance, np.inf)
     added = {method: J[method] @ model.parameters_cov @ J[method].T for method in estimates}

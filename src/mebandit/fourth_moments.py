@@ -70,15 +70,14 @@ class FourthMoments(NamedTuple):
         Q = self.sums[:, :, *place]
         size = np.sqrt(np.maximum(np.diagonal(Q, axis1=2, axis2=3), 0.0))
         for g, fit in enumerate(solution.fits.values()):
-            k, p = fit.theta.shape
-            bound = np.zeros((k, p))
+            p, inverses, bound = fit.theta.shape[1], fit.inverses, np.zeros(fit.theta.shape)
             for Qa, sizes, C in zip(Q, size, _coefficients(solution, g, correction), strict=True):
                 crossed = C[0] @ Qa[1] @ C[1].T
                 found.meat[g] += C[0] @ Qa[0] @ C[0].T + crossed + crossed.T + C[1] @ Qa[2] @ C[1].T
-                for b, inverse in fit.inverses.items():
+                for b, inverse in inverses.items():
                     D = np.abs(inverse @ C[:, b * p : (b + 1) * p])
                     bound[b] += (D[0] @ sizes[0] + D[1] @ sizes[2]) ** 2
-            for b, inverse in fit.inverses.items():
+            for b, inverse in inverses.items():
                 own = slice(b * p, (b + 1) * p)
                 variance = np.diag(inverse @ found.meat[g][own, own] @ inverse.T)
                 if not (ROUNDING * bound[b] <= LOST * variance).all():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mebandit.denoise import Calibration
-from mebandit.moments import Crossproducts, pack
+from mebandit.moments import Crossproducts, pack, triangle
 from mebandit.values import Floats
 
 
@@ -50,7 +50,7 @@ def lever_of(products: Crossproducts, by_mean: Floats, by_spread: Floats, error_
     d, total = products.dim, products.full[0].sum(axis=0)
     n = max(total[0, 0], 1.0)
     mean = total[0, 1:-1] / n
-    rows, columns = np.triu_indices(d)
+    rows, columns = triangle(d)
     both = by_spread + np.swapaxes(by_spread, 2, 3)
     folded = np.where(rows == columns, 0.5, 1.0) * both[:, :, rows, columns]
     spread = total[1:-1, 1:-1] / n - np.outer(mean, mean) - error_cov

@@ -19,7 +19,7 @@ from mebandit import _kernels, checks
 from mebandit.analysis import formats
 from mebandit.analysis.formats import Columns, Fault, Piece
 from mebandit.checks import LogError
-from mebandit.moments import Rounds
+from mebandit.moments import Rounds, triangle
 from mebandit.progress import Show, progress_bar
 from mebandit.values import Floats, Integers
 from mebandit.workers import Threads, Workers, hired
@@ -229,7 +229,7 @@ def packed_errors(error: Floats, d: int) -> Floats:
     """Error columns, d variances or a lower triangle row by row, as packed covariances; one of zeros if there are none."""
     if error.shape[1] == 0:
         return np.zeros((1, d * (d + 1) // 2))
-    rows, columns = np.triu_indices(d)
+    rows, columns = triangle(d)
     packed = np.zeros((len(error), rows.size))
     if error.shape[1] == d:
         packed[:, rows == columns] = error
