@@ -776,7 +776,7 @@ def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:
     """Kernels are compiled for the kinds of arrays they get, which takes longer than most fits."""
     log = make_log()
     mb.fit(log, predicted=FEATURES, error_cov=ERROR)
-    kernels: list[Any] = [_kernels.mark_faults, _kernels.add_products, _kernels.add_scores, _kernels.add_tally]
+    kernels: list[Any] = [_kernels.mark_faults, _kernels.add_products, _kernels.add_scores, _kernels.add_predictions]
     compiled = [len(kernel.signatures) for kernel in kernels]
     spoilt = log.astype({"reward": "float32"})
     spoilt.loc[7, ["stress", "action"]] = np.nan

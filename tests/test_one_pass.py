@@ -90,7 +90,7 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
     if few:
         rounds = rounds._replace(propensities=np.where(rounds.propensities > 0.4, 0.75, 0.2))
     d, n = rounds.predicted.shape
-    found = fourth_moments(rounds, case.n_actions).sums
+    found = fourth_moments(rounds, case.n_actions)[0].sums
     v = np.vstack([np.ones(n), rounds.predicted, rounds.rewards])
     pairs = [(i, j) for i in range(d + 2) for j in range(i, d + 2)]
     expected = np.zeros_like(found)
@@ -107,7 +107,7 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
 @given(logs(rounds=(2, 60), restricted=False))
 def test_the_crossproducts_follow(case: Case) -> None:
     rounds = rounds_of(case)
-    found = fourth_moments(rounds, case.n_actions).products
+    found = fourth_moments(rounds, case.n_actions)[0].products
     for mine, other in zip(found, crossproducts(rounds, case.n_actions, varying=False), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
 
@@ -128,7 +128,7 @@ def test_the_scores_follow(case: Case, intercept: bool, guard: str, methods: tup
     solution = solve_log(products, methods, error_cov=correction.mean_cov, options=Options(0.1, intercept, guard), strict=False)
     expected = solution.no_scores()
     solution.add_scores(expected, ready)
-    found = fourth_moments(rounds, k).scores(solution, correction)
+    found = fourth_moments(rounds, k)[0].scores(solution, correction)
     assert found is not None
     for mine, other in zip(found.meat, expected.meat, strict=True):
         full = np.triu(other) + np.triu(other, 1).T
@@ -266,9 +266,10 @@ def test_hard_logs_give_what_two_times_give(what: str, intercept: bool, monkeypa
     if isinstance(expected, str) or isinstance(found, str):
         assert found == expected
         return
+    lost = max(next(finding.values["lost"] for finding in expected.diagnostics if finding.name == "numerical precision"))
     for method, other in expected.estimates.items():
         mine = found.estimates[method]
-        nothing = 1e-12 * (1 + np.nan_to_num(np.abs(other.theta)))  # what rounding makes of no error at all
+        nothing = (1e-12 + 5 * lost) * (1 + np.nan_to_num(np.abs(other.theta)))  # what rounding makes of no error at all
         assert not (np.abs(mine.theta - other.theta) > 1e-4 * other.std_error + nothing).any(), method
         assert not (np.abs(mine.std_error - other.std_error) > 1e-4 * other.std_error + nothing).any(), method
         np.testing.assert_array_equal(np.isnan(mine.std_error), np.isnan(other.std_error))

@@ -88,8 +88,9 @@ ROUNDED = 1e-3
 # Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
 # where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
+STRETCH, TILE = 4064, 544  # that are sorted, and whose products are taken, at a time
 EVEN = 32  # rounds that vector instructions take at a time
-CLASSES = 8  # into which a chunk may be sorted: in more there would be too few rounds
+CLASSES = 16  # into which a stretch may be sorted: in more there would be too few rounds
 
 _MIN_PIVOT = 1e-12
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
@@ -796,7 +797,7 @@ def add_products(products, squares, errors, varying, log):
     n_actions = squares.shape[1]
     alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
     v, w, wu = np.ones((d + 2, CHUNK)), np.empty(CHUNK), np.empty(CHUNK)
-    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
+    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK, dtype=np.uint32)
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
         sort_by_class(log.actions[start : start + m], begin, order)
@@ -817,18 +818,20 @@ def add_products(products, squares, errors, varying, log):
 
 @jit
 def sort_by_class(code, begin, order):
-    """The order of rounds in which those of one class, an action for example, follow those of another, and where each class begins in it.
-
-    Every round is written down where the next one of the class belongs, and stays there if it is of that class: no branch, which could not
-    be foreseen. So `order` has room for one more.
-    """
+    """The order in which the rounds of one class, an action for example, follow those of another, and where each class begins in it."""
     n = 0
     for c in range(begin.size - 1):
         begin[c] = n
+        own = 0
         for k in range(code.size):
-            order[n] = k
-            n += code[k] == c
+            own += code[k] == c
+        n += own
     begin[begin.size - 1] = n
+    place = begin.copy()
+    for k in range(code.size):
+        c = code[k]
+        order[place[c]] = k
+        place[c] += 1
 
 
 @jit
@@ -890,131 +893,182 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 
 @jit
-def add_fourth_moments(sums, log):
-    """Take rounds into sums of u^m q q' by action, q the products of two of v = (1, x~, r), see `mebandit.fourth_moments`.
+def add_fourth_moments(sums, odds, levels, counts, begin, end, log):
+    """Take rounds begin, ..., end - 1 into sums of u^m q q' by action, and of q over the odds 1/π - 1; see `mebandit.fourth_moments`.
 
-    A chunk at a time, rounds are sorted into classes and filled up with zeros to a number that vector instructions divide. Where the
-    propensities have few different values, as under a floor or in a trial, a class is an action with one of them: q q' is then summed
-    once, and u comes afterwards. Elsewhere it is an action, and all powers of u are summed.
+    A stretch at a time, rounds are sorted into classes. As long as the propensities have few different values (`levels`, as many as there
+    is room for), as under a floor or in a trial, a class is an action with one of them: q q' is then summed once, u comes afterwards, and
+    rounds are counted by class. After that it is an action, and all powers of u are summed. Returns the number of levels, and the first
+    round that was not counted.
     """
-    d, n = log.predicted.shape
-    n_actions, size = sums.shape[0], sums.shape[2]
-    levels = np.empty(CLASSES // n_actions)
-    n_levels = find_levels(levels, log.propensities)
-    n_classes = n_actions * max(n_levels, 1)
-    plain = np.zeros((n_classes if n_levels > 0 else 0, size, size))
-    q, u, code = np.empty((size, CHUNK + EVEN)), np.empty(CHUNK + EVEN), np.empty(CHUNK, dtype=np.int64)
-    begin, order = np.zeros(n_classes + 1, dtype=np.int64), np.empty(CHUNK + 1, dtype=np.int64)
-    for start in range(0, n, CHUNK):
-        end = min(start + CHUNK, n)
-        write_classes(code[: end - start], log.actions[start:end], log.propensities[start:end], levels[:n_levels])
-        sort_by_class(code[: end - start], begin, order)
+    d, n_actions, size = log.predicted.shape[0], sums.shape[0], sums.shape[2]
+    row, tail = rows_of_quartics(d + 2)
+    plain, n_levels, alone = np.zeros((counts.size, size, size)), 0, end
+    q, w, found, code = np.empty((size, TILE)), np.empty((4, TILE)), np.empty((3, 3)), np.empty(STRETCH, dtype=np.int64)
+    first, order = np.zeros(max(counts.size, n_actions) + 1, dtype=np.int64), np.empty(STRETCH, dtype=np.uint32)
+    for start in range(begin, end, STRETCH):
+        stop = min(start + STRETCH, end)
+        if alone == end:
+            n_levels = find_levels(levels, n_levels, log.propensities[start:stop])
+            alone = end if n_levels <= levels.size else start
+        known = n_levels if alone == end else 0
+        n_classes = n_actions * max(known, 1)
+        write_classes(code[: stop - start], log.actions[start:stop], n_actions, log.propensities[start:stop], levels[:known])
+        sort_by_class(code[: stop - start], first[: n_classes + 1], order)
         for c in range(n_classes):
-            own = order[begin[c] : begin[c + 1]]
-            m, even = own.size, (own.size + EVEN - 1) // EVEN * EVEN
-            if m > 0:
+            for k in range(first[c], first[c + 1], TILE):
+                own = order[k : min(k + TILE, first[c + 1])]
+                even = (own.size + EVEN - 1) // EVEN * EVEN
                 for i in range(d):  # q begins with v
-                    take(q[1 + i], log.predicted[i, start:end], own)
-                take(q[d + 1], log.rewards[start:end], own)
-                fill_up(q, d + 2, u, m, even)
-                write_products(q, d + 2, even)
-                if n_levels > 0:
-                    add_quartics(plain[c], q, d + 2, even)
+                    take(q[1 + i], log.predicted[i, start:stop], own)
+                take(q[d + 1], log.rewards[start:stop], own)
+                fill_up(q, d + 2, own.size, even)
+                if known > 0:
+                    write_products(plain[c, 0], q, d + 2, even)
+                    add_quartics(plain[c], q, row[1:], tail[1:], even, found)
                 else:
-                    take(u, log.propensities[start:end], own)
-                    invert(u[:m])
-                    add_quartics_by_power(sums[c], q, d + 2, u[:even])
-    for c in range(plain.shape[0]):
-        add_powers_of(sums[c // n_levels], plain[c], 1.0 / levels[c % n_levels])
+                    write_products(sums[c, 0, 0], q, d + 2, even)
+                    take(w[2], log.propensities[start:stop], own)
+                    write_weights(w, own.size, even)
+                    add_quartics_by_power(sums[c], odds[c], q, row, tail, w, even, found)
+    n_levels = min(n_levels, levels.size)
+    for c in range(n_levels * n_actions):
+        a, propensity = c % n_actions, levels[c // n_actions]
+        counts[c // n_actions, a] = plain[c, 0, 0]
+        add_powers_of(sums[a], plain[c], 1.0 / propensity)
+        for j in range(size):
+            odds[a, j] += spread_of(1.0 - propensity) * plain[c, 0, j]
+    return n_levels, alone
 
 
 @jit
-def find_levels(levels, propensities):
-    """The different values of propensities and how many there are; 0 if more than there is room for."""
-    n = 0
+def find_levels(levels, n, propensities):
+    """How many different values there are among the first n levels and some propensities, which are put down after these; one more than
+    there is room for if they are too many."""
+    known = 0
+    for i in range(n):
+        for propensity in propensities:
+            known += propensity == levels[i]
+    if known == propensities.size:
+        return n
     for propensity in propensities:
         new = True
         for i in range(n):
             new = new and propensity != levels[i]
         if new:
             if n == levels.size:
-                return 0
+                return n + 1
             levels[n] = propensity
             n += 1
     return n
 
 
 @jit
-def write_classes(code, actions, propensities, levels):
-    """Numbers for pairs of an action and a propensity; where there are no levels, for actions."""
+def write_classes(code, actions, n_actions, propensities, levels):
+    """Numbers for pairs of a propensity and an action; where there are no levels, for actions."""
     for k in range(code.size):
-        code[k] = actions[k] * max(levels.size, 1)
+        code[k] = actions[k]
     for i in range(1, levels.size):
         for k in range(code.size):
-            code[k] += i * (propensities[k] == levels[i])
+            code[k] += n_actions * i * (propensities[k] == levels[i])
 
 
 @jit
-def fill_up(q, width, u, m, even):
+def fill_up(q, width, m, even):
     """The 1 that v begins with, and zeros from round m on."""
     for k in range(even):
         q[0, k] = 1.0 if k < m else 0.0
-    for k in range(m, even):
-        u[k] = 0.0
-        for i in range(1, width):
+    for i in range(1, width):
+        for k in range(m, even):
             q[i, k] = 0.0
 
 
 @jit
-def invert(u):
-    """u = 1 / u."""
-    for k in range(u.size):
-        u[k] = 1.0 / u[k]
+def write_weights(w, m, even):
+    """From propensities π in the third row of w: u = 1 / π in the second, 1 / (1/π - 1) in the first; zeros from round m on."""
+    for k in range(m):
+        w[1, k] = 1.0 / w[2, k]
+        w[0, k] = spread_of(1.0 - w[2, k])
+    for k in range(m, even):
+        w[0, k], w[1, k] = 0.0, 0.0
 
 
 @jit
-def write_products(q, width, m):
-    """The products of two of v, but for those with 1: v itself, in the first rows of q."""
+def write_products(totals, q, width, m):
+    """The products of two of v, but for those with 1: v itself, in the first rows of q; and the sums of them all."""
     k = width
+    for a in range(width):
+        totals[a] += total(item(q, a), m)
     for a in range(1, width):
         for b in range(a, width):
-            x, y, out = item(q, a), item(q, b), item(q, k)
-            for t in range(m):
-                out[t] = x[t] * y[t]
+            totals[k] += write_product(item(q, k), item(q, a), item(q, b), m)
             k += 1
 
 
-# Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, and r at most twice, so b is not r. The v_c v_e for one
-# b are the tail of q. What is loaded once is used three times; beyond an end the last row is taken again.
+@summing
+def total(x, m):
+    """The sum of m numbers."""
+    found = 0.0
+    for k in range(m):
+        found += x[k]
+    return found
+
+
+@summing
+def write_product(out, x, y, m):
+    """out = x y over m rounds, and its sum."""
+    found = 0.0
+    for k in range(m):
+        product = x[k] * y[k]
+        out[k] = product
+        found += product
+    return found
 
 
 @jit
-def add_quartics(sums, q, width, m):
-    """Sums of q q' over m rounds, those of 1 q first."""
-    size, found = q.shape[0], np.empty((3, 3))
-    add_totals(sums[0], q, m)
-    for b in range(1, width - 1):
-        for a in range(0, b + 1, 3):
-            one, two, three = packed_place(a, b, width), packed_place(min(a + 1, b), b, width), packed_place(min(a + 2, b), b, width)
-            for j in range(packed_place(b, b, width), size, 3):
-                sum_products(found, one, two, three, q, j, m)
-                for x in range(min(b + 1 - a, 3)):
-                    for y in range(min(3, size - j)):
-                        sums[packed_place(a + x, b, width), j + y] += found[x, y]
-
-
-@jit
-def add_quartics_by_power(sums, q, width, u):
-    """Sums of u^m q q' over rounds, m = 0, 1, 2."""
-    size, found = q.shape[0], np.empty((3, 3))
+def rows_of_quartics(width):
+    """Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, and r at most twice, so b is not r. Which rows of
+    q have the v_a v_b, and from which row on q has the v_c v_e for each; in the order of b."""
+    row, tail = np.empty(width * (width - 1) // 2, dtype=np.int64), np.empty(width * (width - 1) // 2, dtype=np.int64)
+    k = 0
     for b in range(width - 1):
         for a in range(b + 1):
-            i = packed_place(a, b, width)
-            for j in range(packed_place(b, b, width), size, 3):
-                sum_by_power(found, i, q, j, u)
-                for m in range(3):
-                    for y in range(min(3, size - j)):
-                        sums[m, i, j + y] += found[m, y]
+            row[k], tail[k] = packed_place(a, b, width), packed_place(b, b, width)
+            k += 1
+    return row, tail
+
+
+@jit
+def add_quartics(sums, q, row, tail, m, found):
+    """Sums of q q' over m rounds, for some rows of q. What is loaded is used three times; beyond an end the last row is taken again."""
+    n, size = row.size, q.shape[0]
+    for i in range(0, n, 3):
+        one, two, three = item(q, row[i]), item(q, row[min(i + 1, n - 1)]), item(q, row[min(i + 2, n - 1)])
+        for j in range(tail[i], size, 3):
+            sum_products(found, one, two, three, q, j, m)
+            for x in range(min(3, n - i)):
+                for y in range(max(tail[i + x] - j, 0), min(3, size - j)):
+                    sums[row[i + x], j + y] += found[x, y]
+
+
+@jit
+def add_quartics_by_power(sums, odds, q, row, tail, w, m, found):
+    """Sums of u^k q q', k = 0, 1, 2; those of 1 q with k = 0 are known, and in their place come those with the first row of w."""
+    size, first, u, two, three = q.shape[0], item(w, 0), item(w, 1), item(w, 2), item(w, 3)
+    for i in range(row.size):
+        one = item(q, row[i])
+        for t in range(m):
+            two[t] = one[t] * u[t]
+            three[t] = two[t] * u[t]
+        for j in range(tail[i], size, 3):
+            sum_products(found, one if i > 0 else first, two, three, q, j, m)
+            for y in range(min(3, size - j)):
+                if i > 0:
+                    sums[0, row[i], j + y] += found[0, y]
+                else:
+                    odds[j + y] += found[0, y]
+                sums[1, row[i], j + y] += found[1, y]
+                sums[2, row[i], j + y] += found[2, y]
 
 
 @jit
@@ -1034,20 +1088,9 @@ def packed_place(i, j, width):
 
 
 @summing
-def add_totals(sums, q, m):
-    """Sums of q over m rounds."""
-    for j in range(q.shape[0]):
-        total, x = 0.0, item(q, j)
-        for k in range(m):
-            total += x[k]
-        sums[j] += total
-
-
-@summing
-def sum_products(found, one, two, three, q, j, m):
-    """The products of three rows of q with its rows j, j + 1 and j + 2, over m rounds."""
+def sum_products(found, a, b, c, q, j, m):
+    """The products of three rows with rows j, j + 1 and j + 2 of q, over m rounds."""
     last = q.shape[0] - 1
-    a, b, c = item(q, one), item(q, two), item(q, three)
     x, y, z = item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
     ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(m):
@@ -1060,29 +1103,6 @@ def sum_products(found, one, two, three, q, j, m):
         cx += c[k] * x[k]
         cy += c[k] * y[k]
         cz += c[k] * z[k]
-    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
-    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
-    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
-
-
-@summing
-def sum_by_power(found, i, q, j, u):
-    """The products of u^m and row i of q with its rows j, j + 1 and j + 2; by m = 0, 1, 2."""
-    last = q.shape[0] - 1
-    a, x, y, z = item(q, i), item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
-    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(u.size):
-        b = a[k] * u[k]
-        c = b * u[k]
-        ax += a[k] * x[k]
-        ay += a[k] * y[k]
-        az += a[k] * z[k]
-        bx += b * x[k]
-        by += b * y[k]
-        bz += b * z[k]
-        cx += c * x[k]
-        cy += c * y[k]
-        cz += c * z[k]
     found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
     found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
     found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
@@ -1134,6 +1154,13 @@ def add_calibration(psi, start, m, lever, log, moves):
     for i in range(0, psi.shape[0], 2):
         j = min(i + 1, psi.shape[0] - 1)
         add_linear_twice(psi[i, :m], psi[j, :m], lever.slope[i], lever.slope[j] if j > i else np.zeros(k), moves)
+
+
+@jit
+def write_away(out, x, mean):
+    """out = x - mean."""
+    for k in range(out.size):
+        out[k] = x[k] - mean
 
 
 @summing
@@ -1383,128 +1410,124 @@ def write_packed_row(packed, i, d, out):
 
 
 @jit
-def add_tally(tally, first, total, floor, varying, center, log, forecast):
-    """What the diagnostics count, see `mebandit.analysis.diagnostics.Tally`; round `first` of `total` is the first of `log`.
+def count_probabilities(tally, actions, propensities, counts, forecast, floor):
+    """How probable the actions taken were, and how probable each action was and whether it came; see
+    `mebandit.analysis.diagnostics.Tally`. Every entry counts as so many rounds, one number for all or one for each.
 
-    `forecast` has the probability of every action where that is known, else no column. Error covariances are added up if `varying`.
+    `forecast` has the probability of every action where that is known, else no column; of two actions, that of one says it all.
     """
-    d, n = log.predicted.shape
-    parts, work = tally.segments.shape[0], np.empty((2 + d, CHUNK))
-    begin = 0
-    for part in range(parts):  # those of its parts that the log touches, one after the other
-        end = min(max((total * (part + 1) + parts - 1) // parts - first, begin), n) if part + 1 < parts else n
-        for start in range(begin, end, CHUNK):
-            stop = min(start + CHUNK, end)
-            count_propensities(tally, log.actions[start:stop], log.propensities[start:stop], floor)
-            add_segment(tally.segments[part], log.predicted, start, stop)
-            add_stated(tally, start, stop, center, log, forecast, work)
-            if varying:
-                for t in range(start, stop):
-                    add_reported(tally, part, log.predicted, t, center, log.errors)
-        begin = end
+    n_actions, room = tally.least.size, np.empty(CHUNK)
+    count_propensities(tally, actions, propensities, counts, floor)
+    for start in range(0, actions.size, CHUNK):
+        stated = room[: min(CHUNK, actions.size - start)]
+        for b in range(1, 2) if n_actions == 2 else range(forecast.shape[1]):
+            write_stated(stated, actions, propensities, forecast, start, n_actions, b)
+            count_stated(tally.forecast[b], stated, actions, counts, start, b)
 
 
 @jit
-def count_propensities(tally, actions, propensities, floor):
-    """How probable the actions taken were: a histogram, the smallest, and how many are below the floor."""
-    histogram, least, below = tally.propensity, tally.least, 0
+def add_chance(chance, begin, end, log, forecast):
+    """Sums of w zz' by action, w = 1/q - 1 the variance of 1{a = b} / q, q the probability of b, z = (1, x~), packed."""
+    n_actions, room, work = chance.shape[0], np.empty(CHUNK), np.empty(CHUNK)
+    for start in range(begin, end, CHUNK):
+        w = room[: min(CHUNK, end - start)]
+        for b in range(n_actions if n_actions == 2 else forecast.shape[1]):
+            write_stated(w, log.actions, log.propensities, forecast, start, n_actions, b)
+            for k in range(w.size):
+                w[k] = spread_of(w[k])
+            add_weighted(chance[b], w, log.predicted, start, work)
+
+
+@jit
+def count_propensities(tally, actions, propensities, counts, floor):
+    """A histogram of the propensities of the actions taken, the smallest, and how many are below the floor."""
+    histogram, least, below = tally.propensity, tally.least, 0.0
     bins = histogram.shape[1]
     for k in range(actions.size):
-        a, propensity = actions[k], propensities[k]
-        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
+        a, propensity, n = actions[k], propensities[k], counts[entry(k, counts.size)]
+        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += n
         if propensity < least[a]:
             least[a] = propensity
-        below += propensity < floor * (1.0 - 1e-9)
+        below += n * (propensity < floor * (1.0 - 1e-9))
     tally.below[0] += below
 
 
+@jit
+def write_stated(out, actions, propensities, forecast, start, n_actions, b):
+    """The probability of action b in the rounds from `start` on."""
+    if n_actions == 2:
+        for k in range(out.size):
+            out[k] = propensities[start + k] if actions[start + k] == b else 1.0 - propensities[start + k]
+    else:
+        for k in range(out.size):
+            out[k] = forecast[start + k, b]
+
+
+@jit
+def count_stated(forecast, stated, actions, counts, start, b):
+    """How probable action b was, and whether it came, at the level of that probability."""
+    levels = forecast.shape[0]
+    for k in range(stated.size):
+        q, n = stated[k], counts[entry(start + k, counts.size)]
+        level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
+        forecast[level, 0] += n
+        forecast[level, 1] += n if actions[start + k] == b else 0.0
+        forecast[level, 2] += n * q
+        forecast[level, 3] += n * q * (1.0 - q)
+
+
+@spliced
+def spread_of(stated):
+    """The variance 1/q - 1 of 1{a = b} / q, q the probability of b; 0 where b was not possible."""
+    return 1.0 / stated - 1.0 if stated > LEAST else 0.0
+
+
 @summing
-def add_segment(segment, x, start, stop):
-    """Rounds, x~ and x~x~' of one part of a log."""
-    d, k = x.shape[0], 1 + x.shape[0]
-    segment[0] += stop - start
+def add_weighted(sums, w, x, start, work):
+    """Sums of w zz', z = (1, x~), packed, over the rounds from `start` on that w is for."""
+    d, m, k = x.shape[0], w.size, 1 + x.shape[0]
+    sums[0] += total(w, m)
     for i in range(d):
-        total, own = 0.0, x[i, start:stop]
-        for t in range(own.size):
-            total += own[t]
-        segment[1 + i] += total
+        found, weighted, own = 0.0, work[:m], x[i, start : start + m]
+        for t in range(m):
+            product = w[t] * own[t]
+            weighted[t] = product
+            found += product
+        sums[1 + i] += found
         for j in range(i, d):
-            total, other = 0.0, x[j, start:stop]
-            for t in range(own.size):
-                total += own[t] * other[t]
-            segment[k] += total
+            found, other = 0.0, x[j, start : start + m]
+            for t in range(m):
+                found += weighted[t] * other[t]
+            sums[k] += found
             k += 1
 
 
 @jit
-def add_stated(tally, start, stop, center, log, forecast, work):
-    """What the probabilities of all actions say would come, and powers of how far x~ is from `center`."""
-    m, n_actions = stop - start, tally.least.size
-    q, variance = work[0, :m], work[1, :m]
-    for i in range(center.size):
-        away = work[2 + i, :m]
-        write_away(away, log.predicted[i, start:stop], center[i])
-        add_powers(tally.powers, i, away)
-    for b in range(n_actions if n_actions == 2 else forecast.shape[1]):
-        for k in range(m):
-            t = start + k
-            if n_actions == 2:  # of two actions one says it all
-                q[k] = log.propensities[t] if log.actions[t] == b else 1.0 - log.propensities[t]
-            else:
-                q[k] = forecast[t, b]
-        if b == 1 or n_actions > 2:
-            add_forecast(tally.forecast[b], q, b, log.actions[start:stop])
-        add_chance(tally.chance[b], q, variance, work)
-
-
-@jit
-def write_away(out, x, mean):
-    """out = x - mean."""
-    for k in range(out.size):
-        out[k] = x[k] - mean
+def add_predictions(tally, part, begin, end, varying, center, log):
+    """What the diagnostics sum up of the predictions in rounds begin, ..., end - 1, which are of one part of the log; error covariances
+    if they are `varying`."""
+    ones, work = np.ones(CHUNK), np.empty(CHUNK)
+    for start in range(begin, end, CHUNK):
+        stop = min(start + CHUNK, end)
+        add_weighted(tally.segments[part], ones[: stop - start], log.predicted, start, work)
+        for i in range(center.size):
+            add_powers(tally.powers, i, log.predicted[i, start:stop], center[i])
+        if varying:
+            for t in range(start, stop):
+                add_reported(tally, part, log.predicted, t, center, log.errors)
 
 
 @summing
-def add_powers(powers, i, away):
-    """The third and the fourth power."""
+def add_powers(powers, i, x, mean):
+    """The third and the fourth power of how far x is from its mean."""
     third, fourth = 0.0, 0.0
-    for k in range(away.size):
-        square = away[k] * away[k]
-        third += square * away[k]
+    for k in range(x.size):
+        away = x[k] - mean
+        square = away * away
+        third += square * away
         fourth += square * square
     powers[0, i] += third
     powers[1, i] += fourth
-
-
-@jit
-def add_forecast(forecast, q, b, actions):
-    """One action's probability and whether it came, at the level of that probability."""
-    levels = forecast.shape[0]
-    for k in range(q.size):
-        level = min(int(q[k] * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
-        forecast[level, 0] += 1.0
-        forecast[level, 1] += 1.0 if actions[k] == b else 0.0
-        forecast[level, 2] += q[k]
-        forecast[level, 3] += q[k] * (1.0 - q[k])
-
-
-@summing
-def add_chance(chance, q, variance, work):
-    """Sums of the variance w = 1/q - 1 of u - 1, u = 1{a = b} / q, over the rounds in which the action was possible, of w y and of w y^2;
-    y = x~ - center is in the rows of `work` from the third on."""
-    total = 0.0
-    for k in range(q.size):
-        variance[k] = 1.0 / q[k] - 1.0 if q[k] > LEAST else 0.0
-        total += variance[k]
-    chance[0, 0] += total
-    for i in range(chance.shape[1] - 1):
-        first, second, away = 0.0, 0.0, work[2 + i, : q.size]
-        for k in range(q.size):
-            product = variance[k] * away[k]
-            first += product
-            second += product * away[k]
-        chance[0, 1 + i] += first
-        chance[1, 1 + i] += second
 
 
 @jit

@@ -39,6 +39,8 @@ class FourthMoments(NamedTuple):
 
     sums: Floats
     """every product of four once, at the pair of its smaller and that of its larger indices, (K, 3, size of q, size of q)"""
+    odds: Floats
+    """Σ q / (u - 1), of rounds in which one of two actions was taken the variance of the other's inverse probability, (K, size of q)"""
 
     @property
     def rounds(self) -> Floats:
@@ -46,7 +48,7 @@ class FourthMoments(NamedTuple):
         return self.sums[:, 0, 0, 0]
 
     def merge(self, other: "FourthMoments") -> "FourthMoments":
-        return FourthMoments(self.sums + other.sums)
+        return FourthMoments(self.sums + other.sums, self.odds + other.odds)
 
     @property
     def products(self) -> Crossproducts:
@@ -56,6 +58,23 @@ class FourthMoments(NamedTuple):
         offered = np.broadcast_to(c * once[0].sum(axis=0), once[0].shape)
         squares = c * c * np.stack([once[2, :, 0], np.full(k, once[0, :, 0].sum())])
         return Crossproducts(np.stack([once[0], c * once[1], c * once[2], offered]), squares, np.zeros((3, k, d * (d + 1) // 2)))
+
+    @property
+    def second(self) -> Floats:
+        """Σ zz' over all actions, z = (1, x̃), packed"""
+        return np.asarray(self.sums[:, 0, 0, _without_reward(self.sums.shape[2])].sum(axis=0))
+
+    @property
+    def chance(self) -> Floats:
+        """Of two actions: Σ (1/π(a) - 1) zz' over all rounds, packed, (2, ...)"""
+        own = self.sums[:, 1, 0] - self.sums[:, 0, 0]
+        return (own + self.odds[::-1])[:, _without_reward(self.sums.shape[2])]
+
+    def powers(self, y: Floats) -> Floats:
+        """Σ (y_i'v)³ and Σ (y_i'v)⁴ over all actions, for every row y_i, (2, rows of y)."""
+        Q, one = self.sums[:, 0].sum(axis=0)[_places(y.shape[1])], np.eye(y.shape[1])[0]
+        first, second = _products(y, one), np.vstack([_products(row[None], row) for row in y])
+        return np.stack([np.einsum("im,mn,in->i", first, Q, second), np.einsum("im,mn,in->i", second, Q, second)])
 
     def scores(self, solution: Solution, correction: Correction) -> Scores | None:
         """Σ ψψ' of every method; None where rounding may have spoilt the standard errors.
@@ -85,13 +104,36 @@ class FourthMoments(NamedTuple):
         return found
 
 
-def fourth_moments(rounds: Rounds, n_actions: int) -> FourthMoments:
+class Levels(NamedTuple):
+    """The first rounds of some, as long as their propensities have few different values."""
+
+    propensities: Floats
+    """these values"""
+    counts: Floats
+    """rounds by value and action, (values, K)"""
+    end: int
+    """the first round that was not counted"""
+
+    @property
+    def rounds(self) -> tuple[Integers, Floats, Floats]:
+        """Actions, the propensities they were taken with, and in how many rounds."""
+        level, action = np.nonzero(self.counts)
+        return action, self.propensities[level], self.counts[level, action]
+
+
+def fourth_moments(rounds: Rounds, n_actions: int, begin: int = 0, end: int | None = None) -> tuple[FourthMoments, Levels]:
     """Those of some rounds of a log."""
-    width = len(rounds.predicted) + 2
-    size = width * (width + 1) // 2
-    found = FourthMoments(np.zeros((n_actions, 3, size, size)))
-    _kernels.add_fourth_moments(found.sums, rounds)
-    return found
+    room = _kernels.CLASSES // n_actions
+    found, values, counts = no_fourth_moments(n_actions, len(rounds.predicted)), np.empty(room), np.empty((room, n_actions))
+    end = rounds.rewards.size if end is None else end
+    n, counted = _kernels.add_fourth_moments(*found, values, counts, begin, end, rounds)
+    return found, Levels(values[:n], counts[:n], counted)
+
+
+def no_fourth_moments(n_actions: int, d: int) -> FourthMoments:
+    """Those of an empty log."""
+    size = (d + 2) * (d + 3) // 2
+    return FourthMoments(np.zeros((n_actions, 3, size, size)), np.zeros((n_actions, size)))
 
 
 @lru_cache(maxsize=16)
@@ -101,6 +143,13 @@ def _places(width: int) -> tuple[Integers, Integers]:
     place = unpack(np.arange(len(pairs), dtype=np.float64), width).astype(np.int64)
     four = np.sort(np.concatenate(np.broadcast_arrays(pairs[:, None], pairs), axis=2), axis=2)
     return place[four[..., 0], four[..., 1]], place[four[..., 2], four[..., 3]]
+
+
+@lru_cache(maxsize=16)
+def _without_reward(size: int) -> Integers:
+    """Where q of so many products has those of 1 and x̃."""
+    width = int((2 * size) ** 0.5)
+    return np.flatnonzero(triangle(width)[1] < width - 1)
 
 
 def _coefficients(solution: Solution, g: int, correction: Correction) -> Floats:

@@ -5,7 +5,7 @@ The limits between them are conventions, written out beside each check.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from mebandit.values import Floats
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 BINS, LEVELS, SEGMENTS = 20, 10, 20
+ONCE = np.ones(1)
+"""how many rounds an entry of a log is"""
 
 
 class Finding(NamedTuple):
@@ -48,18 +50,24 @@ class Tally(NamedTuple):
     forecast: Floats
     """by action and level of its propensity: rounds, rounds with that action, Σ π, Σ π (1 - π), (K, 10, 4); of two only the second"""
     chance: Floats
-    """by action, where all π are known: Σ w, w = 1/π_t(a) - 1, and Σ w y; 0 and Σ w y², y = x̃ - center, (K, 2, 1 + d)"""
+    """by action, where all π are known: Σ w zz', w = 1/π_t(a) - 1, z = (1, x̃), packed, (K, ...)"""
     segments: Floats
-    """by twentieth of the log: rounds, Σ x̃, Σ x̃x̃' and, where it varies, Σ Σe, packed, (20, ...)"""
+    """by twentieth of the log: Σ zz' and, where it varies, Σ Σe, packed, (20, ...)"""
     powers: Floats
-    """Σ y³ and Σ y⁴, (2, d)"""
+    """Σ y³ and Σ y⁴, y = x̃ - its mean, (2, d)"""
     close: Floats
     """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction; of all, or
     of many that are spread evenly over the log, (3,)"""
     reported: Floats
-    """with v the reported variance and y = (x̃ - center)²: Σ v, Σ v², Σ y, Σ v y, Σ v³, Σ v⁴, (d, 6)"""
+    """with v the reported variance: Σ v, Σ v², Σ y², Σ v y², Σ v³, Σ v⁴, (d, 6)"""
     ends: Floats
     """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
+
+    def mapped(self, matrix: Floats) -> "Tally":
+        """Of z -> matrix z, for a matrix that leaves 1 as it is, but for powers, ends and what depends on the error."""
+        zz = self.chance.shape[1]
+        chance, segments = (pack(matrix @ unpack(sums, len(matrix)) @ matrix.T) for sums in (self.chance, self.segments[:, :zz]))
+        return self._replace(chance=chance, segments=np.hstack([segments, self.segments[:, zz:]]))
 
     def merge(self, other: "Tally") -> "Tally":
         added = [a + b for a, b in zip(self, other, strict=True)]
@@ -68,13 +76,14 @@ class Tally(NamedTuple):
 
 
 def empty_tally(n_actions: int, d: int) -> Tally:
+    size = (d + 1) * (d + 2) // 2
     return Tally(
         propensity=np.zeros((n_actions, BINS)),
         least=np.ones(n_actions),
         below=np.zeros(1),
         forecast=np.zeros((n_actions, LEVELS, 4)),
-        chance=np.zeros((n_actions, 2, 1 + d)),
-        segments=np.zeros((SEGMENTS, 1 + d + d * (d + 1))),
+        chance=np.zeros((n_actions, size)),
+        segments=np.zeros((SEGMENTS, size + d * (d + 1) // 2)),
         powers=np.zeros((2, d)),
         close=np.zeros(3),
         reported=np.zeros((d, 6)),
@@ -82,16 +91,34 @@ def empty_tally(n_actions: int, d: int) -> Tally:
     )
 
 
-def tally_of(
-    block: Block, rounds: Rounds, n_actions: int, rows: int, center: Floats, floor: float | None, *, varying: bool = False
-) -> Tally:
-    """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
+def tally_of_ends(rounds: Rounds, n_actions: int) -> Tally:
+    """Nothing yet but the smallest and the largest values."""
     tally = empty_tally(n_actions, len(rounds.predicted))
     for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
         if rounds.rewards.size:
             end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
-    _kernels.add_tally(tally, block.start, max(rows, 1), floor or 0.0, varying, center, rounds, block.forecast)
     return tally
+
+
+def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floats, floor: float | None, *, varying: bool) -> Tally:
+    """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
+    tally = tally_of_ends(rounds, n_actions)
+    for part, begin, end in parts_of(block, rows):
+        own = slice(begin, end)
+        _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
+        _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
+        _kernels.add_predictions(tally, part, begin, end, varying, mean, rounds)
+    return tally
+
+
+def parts_of(block: Block, rows: int) -> Iterator[tuple[int, int, int]]:
+    """The twentieths of a log of so many rows that a block touches, and the first and the end of its rounds in each; one at least."""
+    n, begin = block.rounds.rewards.size, 0
+    for part in range(SEGMENTS):
+        end = min(-(-rows * (part + 1) // SEGMENTS) - block.start, n) if part + 1 < SEGMENTS else n
+        if begin < end or (begin == n == 0 and part + 1 == SEGMENTS):
+            yield part, begin, end
+            begin = end
 
 
 class Evidence(NamedTuple):
@@ -102,8 +129,6 @@ class Evidence(NamedTuple):
     solution: Solution
     estimates: dict[str, Estimate]
     tally: Tally
-    center: Floats
-    """of x̃ in the tally"""
     error: Correction
     """what was taken out, with the mean Σe"""
     floor: float | None
@@ -265,11 +290,10 @@ def frequencies(evidence: Evidence) -> Finding:
     """Are the logged probabilities those the actions were drawn with? If so, Σ (u - 1) and Σ (u - 1) (x̃ - mean) are zero but for chance,
     u = 1{a_t = a}/π_t(a), with the variance Σ (1/π - 1) (...)²; and in each tenth of π(a) the action comes with that frequency."""
     k, d = evidence.products.n_actions, len(evidence.features)
-    center, δ = np.eye(d + 2), evidence.calibration.mean - evidence.center
+    center = np.eye(d + 2)
     center[1:-1, 0] = -evidence.calibration.mean
     _, once, twice, offered = k * evidence.products.mapped(center).full[:, :, :-1, :-1]  # without π^nd = 1/K
-    (w, wy), wy2 = np.split(evidence.tally.chance[:, 0], [1], axis=1), evidence.tally.chance[:, 1, 1:]
-    spread = np.hstack([w, wy2 - 2 * δ * wy + δ**2 * w])
+    spread = np.diagonal(unpack(evidence.tally.mapped(center[:-1, :-1]).chance, d + 1), axis1=1, axis2=2)
     if not spread.any():  # only that of the action taken is known: the variance comes from the rounds with it, and needs some
         spread = np.where(evidence.products.rounds[:, None] >= 30, np.diagonal(twice - once, axis1=1, axis2=2), np.inf)
     z = _z(once[:, 0] - offered[:, 0], spread)
@@ -381,8 +405,6 @@ def skewness(evidence: Evidence) -> Finding:
     n = max(evidence.products.rounds.sum(), 1.0)
     third, fourth = evidence.tally.powers / n
     s = evidence.calibration.scale
-    δ, v = evidence.calibration.mean - evidence.center, s**2
-    third, fourth = third - 3 * δ * v - δ**3, fourth - 4 * δ * third + 6 * δ**2 * v + 3 * δ**4  # about the mean
     skew, kurtosis = np.where(evidence.products.constant, 0.0, [third / s / s / s, fourth / s / s / s / s])
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW

@@ -229,7 +229,7 @@ def compile_ahead(progress: Show = None) -> None:
     """Compile what a log needs, on one of four rounds, and say so if that takes long; at once where a cache is found."""
 
     def compiled() -> bool:
-        return bool(_kernels.add_tally.signatures)
+        return bool(_kernels.add_predictions.signatures)
 
     if compiled():
         return
@@ -257,8 +257,6 @@ class Uncertainty(NamedTuple):
 
     scores: Scores
     tally: Tally
-    center: Floats
-    """of x̃ in the tally"""
     units: int = 0
     """clusters; 0: rounds stand alone"""
 
@@ -290,7 +288,7 @@ class _Steps:
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
-        evidence = Evidence(features, products, solution, estimates, tally, known.center, error, self.floor, units, faults, warned, pairs)
+        evidence = Evidence(features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs)
         return Analysis(
             estimates=estimates,
             features=features,
@@ -320,14 +318,14 @@ class _Steps:
         scores = None if once.is_far(solution.calibration) else once.moments.scores(solution, error)
         if scores is None:
             return None
-        return Uncertainty(scores, once.tally_with(_preferred(solution), error), np.zeros_like(solution.calibration.mean))
+        return Uncertainty(scores, once.tally_with(_preferred(solution), error, solution.calibration.mean))
 
     def _from_rounds(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
         """From a second time through the log."""
         scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), Scored.merge, "standard errors")
         self._check_units(scored.by_unit)
         scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
-        return Uncertainty(scores, scored.tally, solution.calibration.mean, len(scored.by_unit.places))
+        return Uncertainty(scores, scored.tally, len(scored.by_unit.places))
 
     def _check_features(self, raw: Crossproducts) -> None:
         """Features that rounding has spoilt are refused, and those that repeat others: without a ridge there is then no one answer."""
@@ -406,8 +404,8 @@ class _Steps:
         clustered = self.reading.source.columns.unit is not None
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
-        center, k = solution.calibration.mean, self.reading.source.n_actions
-        tally = tally_of(block, rounds, k, rows, center, self.floor, varying=error.varying)
+        mean, k = solution.calibration.mean, self.reading.source.n_actions
+        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying)
         _kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 

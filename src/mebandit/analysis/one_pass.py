@@ -3,12 +3,13 @@
 That is enough where Σe is one for all rounds, rounds stand alone, every action was always allowed and there are few features.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from mebandit import _kernels
-from mebandit.analysis.diagnostics import Tally, tally_of
+from mebandit.analysis.diagnostics import ONCE, Tally, parts_of, tally_of_ends
 from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -34,7 +35,7 @@ class Once(NamedTuple):
 
     moments: FourthMoments
     tally: Tally
-    """of x̃ as it is, measured from 0"""
+    """of x̃ as it is, but for the ends, which are of unbiased predictions; without powers and, of two actions, chance"""
     sample: tuple[Floats, ...]
     """x̃ of some rounds, a row for each feature, block by block"""
 
@@ -50,14 +51,18 @@ class Once(NamedTuple):
         far = np.abs(calibration.mean) > FAR * calibration.scale
         return bool((far & ~self.moments.products.constant).any())
 
-    def tally_with(self, theta: Floats, error: Correction) -> Tally:
-        """With the rounds of the sample in which two actions are close; `theta` is (K, p)."""
+    def tally_with(self, theta: Floats, error: Correction, mean: Floats) -> Tally:
+        """Of unbiased predictions, with powers about their mean, and the rounds of the sample in which two actions are close; `theta` is
+        (K, p)."""
         x, k = np.hstack(self.sample), len(theta)
         none, always = np.empty(0), np.ones((1, k), dtype=np.bool_)
         seen = Rounds(x, np.empty(0, dtype=np.int64), none, none, np.empty((1, 0)), always, np.full((1, k), 1.0 / k))
         close = np.zeros_like(self.tally.close)
         _kernels.count_close(close, theta, False, error.ready(seen))
-        return self.tally._replace(close=close)
+        away = error.unbiasing[1:-1].copy()
+        away[:, 0] -= mean
+        raw = self.tally._replace(chance=self.moments.chance) if k == 2 else self.tally
+        return raw.mapped(error.unbiasing[:-1, :-1])._replace(close=close, powers=self.moments.powers(away))
 
 
 def known_rows(reading: Reading) -> int | None:
@@ -73,6 +78,17 @@ def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> 
     rounds, k = block.rounds, reading.source.n_actions
     if not (len(rounds.allowed) == 1 and rounds.allowed.all()):
         raise Uneven
-    tally = tally_of(block, reading.error.ready(rounds), k, rows, np.zeros(len(rounds.predicted)), floor)
+    moments, tally = [], tally_of_ends(reading.error.ready(rounds), k)
+    for part, begin, end in parts_of(block, rows):
+        found, levels = fourth_moments(rounds, k, begin, end)
+        if block.forecast.size and k > 2:
+            _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
+        else:
+            _kernels.count_probabilities(tally, *levels.rounds, block.forecast[:0], floor or 0.0)
+            begin = levels.end
+        own = slice(begin, end)
+        _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
+        moments.append(found)
+        tally.segments[part, : tally.chance.shape[1]] = found.second
     step = max(-(-rows // SAMPLE), 1)
-    return Once(fourth_moments(rounds, k), tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
+    return Once(reduce(FourthMoments.merge, moments), tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
