@@ -12,7 +12,7 @@ import numpy as np
 
 from mebandit import _kernels
 from mebandit.analysis.formats import Fault
-from mebandit.analysis.source import Block
+from mebandit.analysis.source import Block, ends_of
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
@@ -91,18 +91,18 @@ def empty_tally(n_actions: int, d: int) -> Tally:
     )
 
 
-def tally_of_ends(rounds: Rounds, n_actions: int) -> Tally:
-    """Nothing yet but the smallest and the largest values."""
+def tally_of_ends(block: Block, rounds: Rounds, n_actions: int) -> Tally:
+    """Nothing yet but the smallest and the largest values; `rounds` are those of the block with unbiased predictions."""
     tally = empty_tally(n_actions, len(rounds.predicted))
-    for end, furthest in zip(tally.ends, (np.min, np.max), strict=True):
-        if rounds.rewards.size:
-            end[:] = [*furthest(rounds.predicted, axis=1), furthest(rounds.rewards)]
+    tally.ends[:] = block.ends
+    if rounds.predicted is not block.rounds.predicted:
+        tally.ends[:, :-1] = np.stack([ends_of(x) for x in rounds.predicted], axis=1)
     return tally
 
 
 def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floats, floor: float | None, *, varying: bool) -> Tally:
     """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
-    tally = tally_of_ends(rounds, n_actions)
+    tally = tally_of_ends(block, rounds, n_actions)
     for part, begin, end in parts_of(block, rows):
         own = slice(begin, end)
         _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)

@@ -109,17 +109,32 @@ def version_of(path: Path) -> tuple[int, int]:
 
 def numbers(column: Any) -> Floats:
     """A column as floats, NaN where it is empty or holds what is no number."""
+    found = np.empty(len(column))
+    write_numbers(found, column)
+    return found
+
+
+def write_numbers(out: Floats, column: Any) -> None:
+    """`numbers` into an array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not pa.types.is_floating(column.type):
+    if not (pa.types.is_floating(column.type) or holds_integers(column)):
         try:
             column = pc.cast(column, pa.float64())
         except pa.ArrowInvalid:
-            return np.array([_number(value) for value in column.to_pylist()])
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+            out[:] = [_number(value) for value in column.to_pylist()]
+            return
+    out[:] = column.to_numpy(zero_copy_only=False)
+
+
+def holds_integers(column: Any) -> bool:
+    """Whether nothing else is in a column."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(column.type)) and not column.null_count
 
 
 def _number(text: object) -> float:

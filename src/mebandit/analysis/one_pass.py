@@ -78,7 +78,7 @@ def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> 
     rounds, k = block.rounds, reading.source.n_actions
     if not (len(rounds.allowed) == 1 and rounds.allowed.all()):
         raise Uneven
-    moments, tally = [], tally_of_ends(reading.error.ready(rounds), k)
+    moments, tally = [], tally_of_ends(block, reading.error.ready(rounds), k)
     for part, begin, end in parts_of(block, rows):
         found, levels = fourth_moments(rounds, k, begin, end)
         if block.forecast.size and k > 2:

@@ -47,6 +47,8 @@ class Block(NamedTuple):
     """rows that were left out"""
     forecast: Floats
     """the probability of every action, (n, K), or no column where only that of the action taken is known"""
+    ends: Floats
+    """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
 
 
 @dataclass
@@ -141,16 +143,18 @@ class Source:
         """The good rows of a record batch as arrays, and what is wrong with the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
         names = columns.numbers  # the features come first
-        values = np.empty((len(names), n))  # copied even where that is not needed: kernels are compiled for one kind of array
-        for i, name in enumerate(names):
-            values[i] = formats.numbers(batch.column(name))
+        values, ends = np.empty((len(names), n)), np.empty((2, len(names)))
+        for i, name in enumerate(names):  # copied even where that is not needed: kernels are compiled for one kind of array
+            formats.write_numbers(values[i], batch.column(name))
+            ends[:, i] = ends_of(values[i])  # while it is in the cache
         unit, units = _labels(batch.column(columns.unit)) if columns.unit else (np.empty(0, dtype=np.int64), [])
         faulty = np.zeros(n, dtype=np.bool_) if columns.unit is None else unit < 0
         faults = list(torn)
-        if _kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
+        if not self._are_good(batch, ends, unit) and _kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
             numbered = _row_numbers(n, start, torn)
             faults += [self._fault(batch, int(t), piece.file, int(numbered[t])) for t in np.flatnonzero(faulty)]
             values, unit = np.ascontiguousarray(values[:, ~faulty]), unit[~faulty] if columns.unit else unit
+            ends = np.stack([ends_of(column) for column in values], axis=1)
         played, rewards, propensities, error = self._given(values, names)
         actions = played.astype(np.int64)
         if len(columns.propensity) == 1:
@@ -160,7 +164,32 @@ class Source:
             taken, forecast, allowed = propensities[np.arange(actions.size), actions], propensities, propensities > 0
             allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
         rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
-        return Block(piece.before + start, rounds, units, unit, faults, forecast)
+        return Block(piece.before + start, rounds, units, unit, faults, forecast, ends[:, [*range(d), names.index(columns.reward)]])
+
+    def _are_good(self, batch: Any, ends: Floats, unit: Integers) -> bool:
+        """Whether all rows are, as the smallest and the largest value of every column tell where each has its own rule, and actions are
+        integers."""
+        within = self._limits is not None and bool(((ends[0] >= self._limits[0]) & (ends[1] <= self._limits[1])).all())
+        return within and not (unit < 0).any() and formats.holds_integers(batch.column(self.columns.action))
+
+    @cached_property
+    def _limits(self) -> Floats | None:
+        """The least and the most that may be in each column of numbers; None where rules are about several columns."""
+        columns, numbers, large = self.columns, self.columns.numbers, _kernels.LARGEST
+        fixed = [constant for constant in map(formats.constant, columns.error) if constant is not None]
+        if (
+            len(columns.propensity) > 1
+            or len(columns.error) > len(columns.predicted)
+            or not all(0 <= constant <= large for constant in fixed)
+        ):
+            return None
+        rules = [(name, 0.0, large) for name in columns.error if name in numbers]
+        rules += [(columns.action, 0.0, self.n_actions - 1.0), (columns.propensity[0], _kernels.LEAST, 1.0)]
+        limits = np.outer([-large, large], np.ones(len(numbers)))
+        for name, least, most in rules:
+            i = numbers.index(name)
+            limits[:, i] = max(limits[0, i], least), min(limits[1, i], most)
+        return limits
 
     def _given(self, values: Floats, names: Sequence[str]) -> tuple[Floats, Floats, Floats, Floats]:
         """Actions, rewards, propensities (n, 1 or K) and what varies in the error (n, ...), from the columns of numbers."""
@@ -223,6 +252,11 @@ def _joined(found: T | None, part: T | None, merge: Callable[[T, T], T]) -> T | 
     if found is None or part is None:
         return part if found is None else found
     return merge(found, part)
+
+
+def ends_of(x: Floats) -> tuple[float, float]:
+    """The smallest and the largest number, NaN if there is one among them; the wrong way round where there is none."""
+    return x.min(initial=np.inf), x.max(initial=-np.inf)
 
 
 def packed_errors(error: Floats, d: int) -> Floats:
