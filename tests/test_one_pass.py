@@ -1,5 +1,6 @@
 """Fourth moments instead of a second time through a log: the same numbers, and no less care."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mebandit as mb
+from mebandit._kernels import STRETCH
 from mebandit.analysis import formats, one_pass
+from mebandit.analysis.diagnostics import parts_of
 from mebandit.analysis.inference import compile_ahead
-from mebandit.analysis.source import Source
+from mebandit.analysis.source import Block, Source
 from mebandit.correction import Correction
 from mebandit.estimators import METHODS, Options, solve_log
 from mebandit.fourth_moments import fourth_moments
 from mebandit.measurement import from_confusion, from_validation
-from mebandit.moments import Rounds, check_rounds, crossproducts
+from mebandit.moments import Rounds, check_rounds, crossproducts, unpack
 from tests.strategies import Case, logs
 
 
@@ -40,6 +43,14 @@ def taken(log: pd.DataFrame) -> pd.DataFrame:
     """The log with the probability of the action taken only."""
     names = [name for name in log if str(name).startswith("propensity")]
     return log.drop(columns=names).assign(propensity=log[names].to_numpy()[np.arange(len(log)), log["action"]])
+
+
+def with_floor(log: pd.DataFrame, rounds: int) -> pd.DataFrame:
+    """The log with probabilities of two values in its first rounds."""
+    names = [name for name in log if str(name).startswith("propensity")]
+    pi = log[names].to_numpy(copy=True)
+    pi[:rounds] = np.where(np.eye(len(names))[pi[:rounds].argmax(axis=1)] == 1, 0.6, 0.4 / (len(names) - 1))
+    return log.assign(**{str(name): pi[:, a] for a, name in enumerate(names)})
 
 
 @pytest.fixture
@@ -104,6 +115,67 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(np.abs(expected).max(), 1.0))
 
 
+@pytest.mark.parametrize("k", [2, 5, 20])
+@pytest.mark.parametrize("few", [0, 1, 3])
+def test_rounds_are_counted_by_propensity_until_these_are_too_many(few: int, k: int) -> None:
+    """After some stretches of few propensities, a new one in each; of twenty actions there are too many classes from the beginning."""
+    rng, n, d, first = np.random.default_rng(few), 3 * STRETCH + 500, 2, 300
+    x, a, r, pi = rng.normal(1, 1, (n, d)), rng.integers(0, k, n), rng.normal(0, 1, n), rng.uniform(0.1, 0.9, n)
+    for i in range(few):
+        stretch = slice(first + i * STRETCH, first + (i + 1) * STRETCH)
+        pi[stretch] = rng.choice([0.25, 0.5, 0.6][: i + 1], STRETCH)
+    found, levels = fourth_moments(check_rounds(x, a, r, pi, 0.0, n_actions=k), k, first, n)
+    assert levels.end == first + (0 if k == 20 else few) * STRETCH
+    counted, own = slice(first, levels.end), slice(first, n)
+    assert {(b, p): m for b, p, m in zip(*levels.rounds, strict=True)} == Counter(zip(a[counted], pi[counted], strict=True))
+    v = np.column_stack([np.ones(n), x, r])[own]
+    taken, u = a[own][:, None] == np.arange(k), 1 / pi[own][:, None]
+    rows, columns = np.triu_indices(d + 2)
+    q = v[:, rows] * v[:, columns]
+    np.testing.assert_allclose(found.odds, (taken / (u - 1)).T @ q, rtol=1e-10, atol=1e-8)
+    for m in range(3):
+        np.testing.assert_allclose(found.sums[:, m, 0], (taken * u**m).T @ q, rtol=1e-10, atol=1e-8)
+    last = len(q.T) - 1  # r²
+    np.testing.assert_allclose(found.sums[:, 2, d + 2, last], (taken * u**2).T @ (v[:, 1] ** 2 * v[:, -1] ** 2), rtol=1e-10)
+
+
+@given(logs(rounds=(2, 60), restricted=False), st.integers(0, 60))
+def test_moments_of_parts_add_up(case: Case, at: int) -> None:
+    rounds, at = rounds_of(case), min(at, len(case.r))
+    whole = fourth_moments(rounds, case.n_actions)[0]
+    parts = [fourth_moments(rounds, case.n_actions, *ends)[0] for ends in ((0, at), (at, len(case.r)))]
+    for mine, expected in zip(parts[0].merge(parts[1]), whole, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+@given(logs(rounds=(2, 60), restricted=False))
+def test_what_diagnostics_need_follows(case: Case) -> None:
+    rounds, d = rounds_of(case), case.x.shape[1]
+    found = fourth_moments(rounds, case.n_actions)[0]
+    z = np.column_stack([np.ones(len(case.r)), case.x])
+    np.testing.assert_allclose(unpack(found.second, d + 1), z.T @ z, rtol=1e-9, atol=1e-9)
+    y = np.column_stack([np.linspace(-1, 1, d), np.eye(d) + 0.3, np.zeros(d)])
+    away = z @ y[:, :-1].T
+    np.testing.assert_allclose(found.powers(y), [(away**3).sum(axis=0), (away**4).sum(axis=0)], rtol=1e-7, atol=1e-7)
+    if case.n_actions == 2:
+        pi = np.where(case.actions[:, None] == [0, 1], case.taken[:, None], 1 - case.taken[:, None])
+        for mine, own in zip(found.chance, pi.T, strict=True):
+            np.testing.assert_allclose(unpack(mine, d + 1), (z.T * (1 / own - 1)) @ z, rtol=1e-7, atol=1e-7)
+
+
+@given(st.integers(1, 300), st.data())
+def test_a_block_is_cut_into_twentieths_of_its_log(rows: int, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, rows - 1))
+    n = data.draw(st.integers(0, rows - start))
+    empty = np.empty(0)
+    rounds = Rounds(np.empty((1, n)), np.zeros(n, dtype=int), np.empty(n), np.empty(n), empty, np.ones((1, 2), dtype=bool), empty)
+    block = Block(start, rounds, [], np.empty(0, dtype=int), [], np.empty((n, 0)), np.empty((2, 2)))
+    found = list(parts_of(block, rows))
+    assert [part for part, begin, end in found for _ in range(begin, end)] == [20 * t // rows for t in range(start, start + n)]
+    assert found[0][1] == 0
+    assert found[-1][2] == n
+
+
 @given(logs(rounds=(2, 60), restricted=False))
 def test_the_crossproducts_follow(case: Case) -> None:
     rounds = rounds_of(case)
@@ -150,7 +222,8 @@ def test_one_time_through_a_log_gives_what_two_give(
     log = make_log(formats.ROWS + 5000, k=k, drift=2.0)
     options: dict[str, Any] = {"error_cov": [0.36, 0.36, 0.36], "n_actions": k, "methods": methods, "floor": 0.01}
     monkeypatch.setattr(one_pass, "SAMPLE", ALL)
-    for given_as in (log, taken(log)):
+    few, few_at_first = with_floor(log, len(log)), with_floor(log, 10_000)
+    for given_as in (log, taken(log), few, taken(few), few_at_first, taken(few_at_first)):
         found = mb.fit(given_as, **options)
         assert times == ["reading"]
         assert_same(found, twice(monkeypatch, given_as, **options))
@@ -367,3 +440,33 @@ def test_skewness_far_from_0(far: float) -> None:
     values = next(finding.values for finding in found.diagnostics if finding.name == "skewness of x̃")
     np.testing.assert_allclose(values["skewness"], stats.skew(log["predicted_0"]), rtol=1e-3)
     np.testing.assert_allclose(values["kurtosis"], stats.kurtosis(log["predicted_0"], fisher=False), rtol=1e-3)
+
+
+BAD: dict[str, list[Any]] = {
+    "predicted_0": [np.nan, np.inf, -np.inf, 1e51],
+    "reward": [np.nan, -1e51],
+    "action": [-1, 2, np.nan, 0.5, 1.0000001],
+    "propensity": [np.nan, 0.0, -0.1, 1.0001, 1e-13],
+    "v": [-1e-9, np.nan, 1e51],
+}
+
+
+@pytest.mark.parametrize(("column", "value"), [(column, value) for column, values in BAD.items() for value in values])
+@pytest.mark.parametrize("others", [0, 1])
+def test_ends_of_columns_tell_whether_all_rows_are_good(column: str, value: Any, others: int, tmp_path: Path) -> None:
+    """Wherever the bad value is, beside others or not; good ones of the same size as those allowed at most are left alone."""
+    log = taken(make_log(300, d=1)).assign(v=0.2)
+    log.loc[[3, 4], ["predicted_0", "reward"]] = [1e5, -1e5]
+    log.loc[5, "v"] = 0.0
+    mb.fit(log, predicted="predicted_0", error_columns="v", methods="naive")
+    log[column] = log[column].astype(float)
+    log.loc[[299] + [7] * others, column] = value
+    aside = tmp_path / "aside.csv"
+    found = mb.fit(log, predicted="predicted_0", error_columns="v", methods="naive", on_bad="set-aside", set_aside=aside)
+    rows = pd.read_csv(aside)
+    assert rows["row"].tolist() == [8] * others + [300]
+    assert set(rows["column"]) == {column}
+    assert found.faults == 1 + others
+    good = mb.fit(log.drop(index=[299] + [7] * others), predicted="predicted_0", error_columns="v", methods="naive")
+    ends = [next(f.values for f in each.diagnostics if f.name == "values far out") for each in (found, good)]
+    assert ends[0] == ends[1]
