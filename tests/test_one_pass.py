@@ -20,7 +20,7 @@ from mebandit.analysis.inference import compile_ahead
 from mebandit.analysis.source import Block, Source
 from mebandit.correction import Correction
 from mebandit.estimators import METHODS, Options, solve_log
-from mebandit.fourth_moments import fourth_moments
+from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, no_fourth_moments
 from mebandit.measurement import from_confusion, from_validation
 from mebandit.moments import Rounds, check_rounds, crossproducts, unpack
 from tests.strategies import Case, logs
@@ -90,6 +90,12 @@ def assert_same(found: mb.Analysis, expected: mb.Analysis, rtol: float = 1e-8) -
 # ---- the sums ------------------------------------------------------------------------------------------------------------
 
 
+def fourth_moments(rounds: Rounds, n_actions: int) -> FourthMoments:
+    found = no_fourth_moments(n_actions, len(rounds.predicted))
+    found.add(rounds, 0, rounds.rewards.size)
+    return found
+
+
 def rounds_of(case: Case) -> Rounds:
     return check_rounds(case.x, case.actions, case.r, case.taken, 0.0, n_actions=case.n_actions)
 
@@ -101,7 +107,7 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
     if few:
         rounds = rounds._replace(propensities=np.where(rounds.propensities > 0.4, 0.75, 0.2))
     d, n = rounds.predicted.shape
-    found = fourth_moments(rounds, case.n_actions)[0].sums
+    found = fourth_moments(rounds, case.n_actions).sums
     v = np.vstack([np.ones(n), rounds.predicted, rounds.rewards])
     pairs = [(i, j) for i in range(d + 2) for j in range(i, d + 2)]
     expected = np.zeros_like(found)
@@ -118,14 +124,15 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
 @pytest.mark.parametrize("k", [2, 5, 20])
 @pytest.mark.parametrize("few", [0, 1, 3])
 def test_rounds_are_counted_by_propensity_until_these_are_too_many(few: int, k: int) -> None:
-    """After some stretches of few propensities, a new one in each; of twenty actions there are too many classes from the beginning."""
+    """After some stretches of few propensities, a new one in each; of twenty actions there are too many classes from the second one on."""
     rng, n, d, first = np.random.default_rng(few), 3 * STRETCH + 500, 2, 300
     x, a, r, pi = rng.normal(1, 1, (n, d)), rng.integers(0, k, n), rng.normal(0, 1, n), rng.uniform(0.1, 0.9, n)
     for i in range(few):
         stretch = slice(first + i * STRETCH, first + (i + 1) * STRETCH)
         pi[stretch] = rng.choice([0.25, 0.5, 0.6][: i + 1], STRETCH)
-    found, levels = fourth_moments(check_rounds(x, a, r, pi, 0.0, n_actions=k), k, first, n)
-    assert levels.end == first + (0 if k == 20 else few) * STRETCH
+    found = no_fourth_moments(k, d)
+    levels = found.add(check_rounds(x, a, r, pi, 0.0, n_actions=k), first, n)
+    assert levels.end == first + (min(few, 1) if k == 20 else few) * STRETCH
     counted, own = slice(first, levels.end), slice(first, n)
     assert {(b, p): m for b, p, m in zip(*levels.rounds, strict=True)} == Counter(zip(a[counted], pi[counted], strict=True))
     v = np.column_stack([np.ones(n), x, r])[own]
@@ -142,8 +149,9 @@ def test_rounds_are_counted_by_propensity_until_these_are_too_many(few: int, k: 
 @given(logs(rounds=(2, 60), restricted=False), st.integers(0, 60))
 def test_moments_of_parts_add_up(case: Case, at: int) -> None:
     rounds, at = rounds_of(case), min(at, len(case.r))
-    whole = fourth_moments(rounds, case.n_actions)[0]
-    parts = [fourth_moments(rounds, case.n_actions, *ends)[0] for ends in ((0, at), (at, len(case.r)))]
+    whole, *parts = (no_fourth_moments(case.n_actions, case.x.shape[1]) for _ in range(3))
+    for found, begin, end in zip((whole, *parts), (0, 0, at), (len(case.r), at, len(case.r)), strict=True):
+        found.add(rounds, begin, end)
     for mine, expected in zip(parts[0].merge(parts[1]), whole, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
 
@@ -151,7 +159,7 @@ def test_moments_of_parts_add_up(case: Case, at: int) -> None:
 @given(logs(rounds=(2, 60), restricted=False))
 def test_what_diagnostics_need_follows(case: Case) -> None:
     rounds, d = rounds_of(case), case.x.shape[1]
-    found = fourth_moments(rounds, case.n_actions)[0]
+    found = fourth_moments(rounds, case.n_actions)
     z = np.column_stack([np.ones(len(case.r)), case.x])
     np.testing.assert_allclose(unpack(found.second, d + 1), z.T @ z, rtol=1e-9, atol=1e-9)
     y = np.column_stack([np.linspace(-1, 1, d), np.eye(d) + 0.3, np.zeros(d)])
@@ -179,7 +187,7 @@ def test_a_block_is_cut_into_twentieths_of_its_log(rows: int, data: st.DataObjec
 @given(logs(rounds=(2, 60), restricted=False))
 def test_the_crossproducts_follow(case: Case) -> None:
     rounds = rounds_of(case)
-    found = fourth_moments(rounds, case.n_actions)[0].products
+    found = fourth_moments(rounds, case.n_actions).products
     for mine, other in zip(found, crossproducts(rounds, case.n_actions, varying=False), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
 
@@ -200,7 +208,7 @@ def test_the_scores_follow(case: Case, intercept: bool, guard: str, methods: tup
     solution = solve_log(products, methods, error_cov=correction.mean_cov, options=Options(0.1, intercept, guard), strict=False)
     expected = solution.no_scores()
     solution.add_scores(expected, ready)
-    found = fourth_moments(rounds, k)[0].scores(solution, correction)
+    found = fourth_moments(rounds, k).scores(solution, correction)
     assert found is not None
     for mine, other in zip(found.meat, expected.meat, strict=True):
         full = np.triu(other) + np.triu(other, 1).T
@@ -237,7 +245,11 @@ def test_predictions_that_are_unbiased_first_need_no_second_time(times: list[str
     truth = rng.normal(1, 1, (500, 2))
     biased = from_validation(0.5 + truth @ np.array([[0.8, 0.1], [0.0, 1.2]]) + rng.normal(0, 0.6, truth.shape), truth)
     assert biased.kind == "biased"
-    assert_same(mb.fit(log, error_cov=biased), twice(monkeypatch, log, error_cov=biased))
+    found = mb.fit(log, error_cov=biased)
+    assert_same(found, twice(monkeypatch, log, error_cov=biased))
+    ends = next(finding.values for finding in found.diagnostics if finding.name == "values far out")
+    unbiased = biased.unbias(log[["predicted_0", "predicted_1"]])
+    np.testing.assert_allclose([ends["least"][:2], ends["most"][:2]], [unbiased.min(axis=0), unbiased.max(axis=0)])
     assert times[0] == times[1] == "reading"
     model = from_confusion([[0.9, 0.1], [0.2, 0.8]])
     classes = rng.integers(0, 2, 3000)
@@ -248,7 +260,7 @@ def test_predictions_that_are_unbiased_first_need_no_second_time(times: list[str
 
 def test_more_than_one_time_where_one_is_not_enough(times: list[str], tmp_path: Path) -> None:
     log = make_log(600).assign(unit=np.arange(600) % 40, v=0.36)
-    wide = make_log(600, d=9)
+    wide = make_log(600, d=MOST_FEATURES + 1)
     log.to_csv(tmp_path / "log.csv", index=False)
     mb.fit(log, error_cov=0.36, unit="unit")
     mb.fit(log, error_columns="v,v,v", methods="meb")

@@ -21,7 +21,7 @@ from mebandit.estimators import Scores, Solution
 from mebandit.moments import Crossproducts, Rounds, pack, triangle, unpack
 from mebandit.values import Floats, Integers
 
-MOST_FEATURES = 8
+MOST_FEATURES = 10
 """beyond which scores, and with them a second time through the log, are faster"""
 
 ROUNDING = 1e-15
@@ -46,6 +46,14 @@ class FourthMoments(NamedTuple):
     def rounds(self) -> Floats:
         """rounds in which each action was taken, (K,)"""
         return self.sums[:, 0, 0, 0]
+
+    def add(self, rounds: Rounds, begin: int, end: int) -> "Levels":
+        """Take some of the rounds in."""
+        n_actions = len(self.sums)
+        room = max(_kernels.CLASSES // n_actions, 1)  # for one, there are no more classes than actions
+        propensities, counts = np.empty(room), np.empty((room, n_actions))
+        n, counted = _kernels.add_fourth_moments(*self, propensities, counts, begin, end, rounds)
+        return Levels(propensities[:n], counts[:n], counted)
 
     def merge(self, other: "FourthMoments") -> "FourthMoments":
         return FourthMoments(self.sums + other.sums, self.odds + other.odds)
@@ -119,15 +127,6 @@ class Levels(NamedTuple):
         """Actions, the propensities they were taken with, and in how many rounds."""
         level, action = np.nonzero(self.counts)
         return action, self.propensities[level], self.counts[level, action]
-
-
-def fourth_moments(rounds: Rounds, n_actions: int, begin: int = 0, end: int | None = None) -> tuple[FourthMoments, Levels]:
-    """Those of some rounds of a log."""
-    room = _kernels.CLASSES // n_actions
-    found, values, counts = no_fourth_moments(n_actions, len(rounds.predicted)), np.empty(room), np.empty((room, n_actions))
-    end = rounds.rewards.size if end is None else end
-    n, counted = _kernels.add_fourth_moments(*found, values, counts, begin, end, rounds)
-    return found, Levels(values[:n], counts[:n], counted)
 
 
 def no_fourth_moments(n_actions: int, d: int) -> FourthMoments:

@@ -3,7 +3,6 @@
 That is enough where Σe is one for all rounds, rounds stand alone, every action was always allowed and there are few features.
 """
 
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
-from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, fourth_moments
+from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, no_fourth_moments
 from mebandit.moments import Rounds
 from mebandit.values import Floats
 
@@ -78,9 +77,11 @@ def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> 
     rounds, k = block.rounds, reading.source.n_actions
     if not (len(rounds.allowed) == 1 and rounds.allowed.all()):
         raise Uneven
-    moments, tally = [], tally_of_ends(block, reading.error.ready(rounds), k)
+    moments, tally = no_fourth_moments(k, len(rounds.predicted)), tally_of_ends(block, reading.error.ready(rounds), k)
     for part, begin, end in parts_of(block, rows):
-        found, levels = fourth_moments(rounds, k, begin, end)
+        before = moments.second
+        levels = moments.add(rounds, begin, end)
+        tally.segments[part, : before.size] = moments.second - before
         if block.forecast.size and k > 2:
             _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
         else:
@@ -88,7 +89,5 @@ def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> 
             begin = levels.end
         own = slice(begin, end)
         _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
-        moments.append(found)
-        tally.segments[part, : tally.chance.shape[1]] = found.second
     step = max(-(-rows // SAMPLE), 1)
-    return Once(reduce(FourthMoments.merge, moments), tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
+    return Once(moments, tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
