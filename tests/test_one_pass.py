@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mebandit as mb
+from mebandit import fourth_moments
 from mebandit._kernels import STRETCH
 from mebandit.analysis import formats, one_pass
 from mebandit.analysis.diagnostics import parts_of
@@ -71,7 +72,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def twice(monkeypatch: pytest.MonkeyPatch, log: Any, **options: Any) -> mb.Analysis:
     """The analysis from scores, by going through the log a second time."""
     with monkeypatch.context() as context:
-        context.setattr(one_pass, "MOST_FEATURES", 0)
+        context.setattr(fourth_moments, "MOST_FEATURES", 0)
         return mb.fit(log, **options)
 
 
@@ -90,7 +91,7 @@ def assert_same(found: mb.Analysis, expected: mb.Analysis, rtol: float = 1e-8) -
 # ---- the sums ------------------------------------------------------------------------------------------------------------
 
 
-def fourth_moments(rounds: Rounds, n_actions: int) -> FourthMoments:
+def moments_of(rounds: Rounds, n_actions: int) -> FourthMoments:
     found = no_fourth_moments(n_actions, len(rounds.predicted))
     found.add(rounds, 0, rounds.rewards.size)
     return found
@@ -107,7 +108,7 @@ def test_every_product_of_four_is_summed_once(case: Case, few: bool) -> None:
     if few:
         rounds = rounds._replace(propensities=np.where(rounds.propensities > 0.4, 0.75, 0.2))
     d, n = rounds.predicted.shape
-    found = fourth_moments(rounds, case.n_actions).sums
+    found = moments_of(rounds, case.n_actions).sums
     v = np.vstack([np.ones(n), rounds.predicted, rounds.rewards])
     pairs = [(i, j) for i in range(d + 2) for j in range(i, d + 2)]
     expected = np.zeros_like(found)
@@ -159,7 +160,7 @@ def test_moments_of_parts_add_up(case: Case, at: int) -> None:
 @given(logs(rounds=(2, 60), restricted=False))
 def test_what_diagnostics_need_follows(case: Case) -> None:
     rounds, d = rounds_of(case), case.x.shape[1]
-    found = fourth_moments(rounds, case.n_actions)
+    found = moments_of(rounds, case.n_actions)
     z = np.column_stack([np.ones(len(case.r)), case.x])
     np.testing.assert_allclose(unpack(found.second, d + 1), z.T @ z, rtol=1e-9, atol=1e-9)
     y = np.column_stack([np.linspace(-1, 1, d), np.eye(d) + 0.3, np.zeros(d)])
@@ -187,7 +188,7 @@ def test_a_block_is_cut_into_twentieths_of_its_log(rows: int, data: st.DataObjec
 @given(logs(rounds=(2, 60), restricted=False))
 def test_the_crossproducts_follow(case: Case) -> None:
     rounds = rounds_of(case)
-    found = fourth_moments(rounds, case.n_actions).products
+    found = moments_of(rounds, case.n_actions).products
     for mine, other in zip(found, crossproducts(rounds, case.n_actions, varying=False), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
 
@@ -208,7 +209,7 @@ def test_the_scores_follow(case: Case, intercept: bool, guard: str, methods: tup
     solution = solve_log(products, methods, error_cov=correction.mean_cov, options=Options(0.1, intercept, guard), strict=False)
     expected = solution.no_scores()
     solution.add_scores(expected, ready)
-    found = fourth_moments(rounds, k).scores(solution, correction)
+    found = moments_of(rounds, k).scores(solution, correction)
     assert found is not None
     for mine, other in zip(found.meat, expected.meat, strict=True):
         full = np.triu(other) + np.triu(other, 1).T
@@ -258,7 +259,7 @@ def test_predictions_that_are_unbiased_first_need_no_second_time(times: list[str
     assert_same(mb.fit(one_hot, error_cov=model), twice(monkeypatch, one_hot, error_cov=model))
 
 
-def test_more_than_one_time_where_one_is_not_enough(times: list[str], tmp_path: Path) -> None:
+def test_more_than_one_time_where_one_is_not_enough(times: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log(600).assign(unit=np.arange(600) % 40, v=0.36)
     wide = make_log(600, d=MOST_FEATURES + 1)
     log.to_csv(tmp_path / "log.csv", index=False)
@@ -266,7 +267,11 @@ def test_more_than_one_time_where_one_is_not_enough(times: list[str], tmp_path: 
     mb.fit(log, error_columns="v,v,v", methods="meb")
     mb.fit(wide, error_cov=0.36)
     mb.fit(tmp_path / "log.csv", error_cov=0.36)  # whose rows are not known before they are read
-    assert times == 4 * ["reading", "standard errors"]
+    many = make_log(3000, d=MOST_FEATURES, k=5)
+    mb.fit(many, error_cov=0.36, methods="meb", n_actions=5)
+    monkeypatch.setattr(fourth_moments, "MOST_SUMS", 25_000)
+    mb.fit(many, error_cov=0.36, methods="meb", n_actions=5)
+    assert times == 4 * ["reading", "standard errors"] + ["reading"] + ["reading", "standard errors"]
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -88,8 +88,9 @@ ROUNDED = 1e-3
 # Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
 # where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
-STRETCH, TILE = 4064, 544  # that are sorted, and whose products are taken, at a time
-EVEN = 32  # rounds that vector instructions take at a time
+STRETCH = 4064  # that are sorted at a time
+EVEN = 32  # that vector instructions take at a time
+TILE = 17 * EVEN  # whose products are taken at a time
 CLASSES = 16  # into which a stretch may be sorted: in more there would be too few rounds
 
 _MIN_PIVOT = 1e-12

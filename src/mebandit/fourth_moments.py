@@ -1,13 +1,14 @@
 """Standard errors from one time through a log: where Σe is one for all rounds, sums of products of four say all that scores would.
 
 Let v = (1, x̃, r), q its products v_i v_j, i ≤ j, and u = 1/π the inverse probability of the action that was taken. What every method sums
-over the rounds, ψ (see `mebandit.estimators.Scores`), is then quadratic in v and linear in u, with coefficients that depend on that action,
+over the rounds, ψ (see `mebandit.estimators.Scores`), is then quadratic in v and linear in u: B q, to which (C_0 + u C_1) q comes for the
+action that was taken. So Σ ψψ' follows from these coefficients and sums by action, for example
 
-    ψ = (C_0 + u C_1) q,    Σ ψψ' = Σ_a C_0 Q_0 C_0' + C_0 Q_1 C_1' + C_1 Q_1 C_0' + C_1 Q_2 C_1',    Q_m = Σ_{a_t = a} u^m qq',
+    Σ (C_0 + u C_1) qq' (C_0 + u C_1)' = C_0 Q_0 C_0' + C_0 Q_1 C_1' + C_1 Q_1 C_0' + C_1 Q_2 C_1',    Q_m = Σ_{a_t = a} u^m qq',
 
-so that C, with θ in it, is not needed before the rounds are over. Their number grows like d⁴: this pays for few features. Where ψ is small
-beside the terms of C q, as for features far from 0 beside their spread or rewards that are nearly a function of them, digits are lost; how
-many at most is known, and beyond that the scores have to be summed themselves.
+and B and C, with θ in them, are not needed before the rounds are over. The number of sums grows like d⁴: this pays for few features. Where
+ψ is small beside its terms, as for features far from 0 beside their spread or rewards that are nearly a function of them, digits are lost;
+how many at most is known, and beyond that the scores have to be summed themselves.
 """
 
 from functools import lru_cache
@@ -23,6 +24,9 @@ from mebandit.values import Floats, Integers
 
 MOST_FEATURES = 10
 """beyond which scores, and with them a second time through the log, are faster"""
+
+MOST_SUMS = 1 << 20
+"""K (size of q)², for each power of u: eight megabytes"""
 
 ROUNDING = 1e-15
 """of a sum over a log, as a share of √(Σ q_i² Σ q_j²)"""
@@ -93,21 +97,26 @@ class FourthMoments(NamedTuple):
         squares = np.diagonal(self.products.full[0].sum(axis=0)) / max(self.rounds.sum(), 1.0)
         if not ((squares == 0) | ((squares > SIZES[0]) & (squares < SIZES[1]))).all():
             return None
-        found, place = solution.no_scores(), _places(len(squares))
-        Q = self.sums[:, :, *place]
+        found, Q = solution.no_scores(), self.sums[:, :, *_places(len(squares))]
         size = np.sqrt(np.maximum(np.diagonal(Q, axis1=2, axis2=3), 0.0))
-        for g, fit in enumerate(solution.fits.values()):
-            p, inverses, bound = fit.theta.shape[1], fit.inverses, np.zeros(fit.theta.shape)
-            for Qa, sizes, C in zip(Q, size, _coefficients(solution, g, correction), strict=True):
-                crossed = C[0] @ Qa[1] @ C[1].T
-                found.meat[g] += C[0] @ Qa[0] @ C[0].T + crossed + crossed.T + C[1] @ Qa[2] @ C[1].T
-                for b, inverse in inverses.items():
-                    D = np.abs(inverse @ C[:, b * p : (b + 1) * p])
-                    bound[b] += (D[0] @ sizes[0] + D[1] @ sizes[2]) ** 2
-            for b, inverse in inverses.items():
-                own = slice(b * p, (b + 1) * p)
-                variance = np.diag(inverse @ found.meat[g][own, own] @ inverse.T)
-                if not (ROUNDING * bound[b] <= LOST * variance).all():
+        for g, (meat, fit) in enumerate(zip(found.meat, solution.fits.values(), strict=True)):
+            B, C = _coefficients(solution, g, correction)
+            k, p, _ = B.shape
+            flat = B.reshape(k * p, -1)
+            meat += flat @ Q[:, 0].sum(axis=0) @ flat.T
+            for a, (Qa, (C0, C1)) in enumerate(zip(Q, C, strict=True)):
+                own = slice(a * p, (a + 1) * p)
+                crossed = flat @ (Qa[0] @ C0.T + Qa[1] @ C1.T)
+                meat[:, own] += crossed
+                meat[own] += crossed.T
+                crossed = C0 @ Qa[1] @ C1.T
+                meat[own, own] += C0 @ Qa[0] @ C0.T + crossed + crossed.T + C1 @ Qa[2] @ C1.T
+            for a, inverse in fit.inverses.items():
+                own = slice(a * p, (a + 1) * p)
+                taken = np.abs(inverse @ (B[a] + C[a, 0])) @ size[a, 0] + np.abs(inverse @ C[a, 1]) @ size[a, 2]
+                others = np.abs(inverse @ B[a]) @ np.delete(size[:, 0], a, axis=0).T
+                variance = np.diag(inverse @ meat[own, own] @ inverse.T)
+                if not (ROUNDING * (taken**2 + (others**2).sum(axis=1)) <= LOST * variance).all():
                     return None
         return found
 
@@ -127,6 +136,11 @@ class Levels(NamedTuple):
         """Actions, the propensities they were taken with, and in how many rounds."""
         level, action = np.nonzero(self.counts)
         return action, self.propensities[level], self.counts[level, action]
+
+
+def are_few(n_actions: int, d: int) -> bool:
+    """Whether fourth moments are worth their time and room."""
+    return d <= MOST_FEATURES and n_actions * ((d + 2) * (d + 3) // 2) ** 2 <= MOST_SUMS
 
 
 def no_fourth_moments(n_actions: int, d: int) -> FourthMoments:
@@ -151,34 +165,34 @@ def _without_reward(size: int) -> Integers:
     return np.flatnonzero(triangle(width)[1] < width - 1)
 
 
-def _coefficients(solution: Solution, g: int, correction: Correction) -> Floats:
-    """C_0 and C_1 of method g by the action that was taken, (K, 2, K p, size of q), see `_kernels.add_scores` for ψ."""
+def _coefficients(solution: Solution, g: int, correction: Correction) -> tuple[Floats, Floats]:
+    """What method g makes of q in every round, B, (K, p, size of q), and beside it for the action that was taken, C_0 and C_1,
+    (K, 2, p, size of q); see `_kernels.add_scores` for ψ."""
     scoring, first = solution.scoring, int(not solution.options.intercept)
     k, p = scoring.theta.shape[1:]
     z, r, c, Σ = correction.unbiasing[:-1], correction.unbiasing[-1], 1.0 / k, correction.mean_cov  # 1 and x̃, and r, from v
     x = np.vstack([z[:1], scoring.to_calibrated @ z])[first:] if scoring.calibrated[g] else z[first:]
     one = np.eye(len(r))[0]
-    C = np.zeros((k, 2, k, p, len(pack(np.outer(one, one)))))
+    B, C = (np.zeros((k, *shape, p, len(r) * (len(r) + 1) // 2)) for shape in ((), (2,)))
     for b, (θ, β) in enumerate(zip(scoring.theta[g], scoring.beta, strict=True)):
         κ, plain = scoring.kappa[g, b], scoring.plain[g, b]
         error = _products(np.outer(np.append(np.zeros(p - len(Σ)), Σ @ θ[p - len(Σ) :]), one), one)  # Σe θ
         if scoring.weighting[g] == _kernels.PSEUDO:
-            C[:, 0, b] = c * (_products(x, θ @ x - β @ z) - κ * error)
-            C[b, 1, b] = -c * _products(x, r - β @ z)
+            B[b] = c * (_products(x, θ @ x - β @ z) - κ * error)
+            C[b, 1] = -c * _products(x, r - β @ z)
         elif scoring.weighting[g] == _kernels.INVERSE:
-            C[:, 0, b] = -c * plain * error
-            C[b, 1, b] = c * (_products(x, θ @ x - r) - (1.0 - plain) * κ * error)
+            B[b] = -c * plain * error
+            C[b, 1] = c * (_products(x, θ @ x - r) - (1.0 - plain) * κ * error)
         else:
-            C[b, 0, b] = _products(x, θ @ x - r) - κ * error
-    flat = C.reshape(k, 2, k * p, -1)
+            C[b, 0] = _products(x, θ @ x - r) - κ * error
     if scoring.calibrated[g]:
         center, spread, slope = scoring.lever
         y = z[1:] - np.outer(center, one)
         rows, columns = triangle(len(y))
         moves = np.stack([_products(y[i : i + 1], y[j])[0] for i, j in zip(rows, columns, strict=True)])
         expected = _products(np.outer(spread + pack(Σ), one), one)
-        flat[:, 0] += slope @ np.vstack([_products(y, one), moves - expected])
-    return flat
+        B += (slope @ np.vstack([_products(y, one), moves - expected])).reshape(B.shape)
+    return B, C
 
 
 def _products(x: Floats, y: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """A log that is gone through once: fourth moments for all estimates and standard errors, and the counts behind the diagnostics.
 
-That is enough where Σe is one for all rounds, rounds stand alone, every action was always allowed and there are few features.
+That is enough where Σe is one for all rounds, rounds stand alone, every action was always allowed and there are few features and actions.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
-from mebandit.fourth_moments import MOST_FEATURES, FourthMoments, no_fourth_moments
+from mebandit.fourth_moments import FourthMoments, are_few, no_fourth_moments
 from mebandit.moments import Rounds
 from mebandit.values import Floats
 
@@ -66,10 +66,10 @@ class Once(NamedTuple):
 
 def known_rows(reading: Reading) -> int | None:
     """The number of rows of a log for which one time may do; it must be known, for the tally of its parts and for the sample."""
-    columns = reading.source.columns
-    if len(columns.predicted) > MOST_FEATURES or reading.error.varying or columns.unit is not None:
+    source = reading.source
+    if not are_few(source.n_actions, len(source.columns.predicted)) or reading.error.varying or source.columns.unit is not None:
         return None
-    return reading.source.rows
+    return source.rows
 
 
 def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> Once:
