@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mebandit as mb
-from mebandit import fourth_moments
+from mebandit import _kernels, fourth_moments
 from mebandit._kernels import STRETCH
 from mebandit.analysis import formats, one_pass
 from mebandit.analysis.diagnostics import parts_of
@@ -487,3 +487,40 @@ def test_ends_of_columns_tell_whether_all_rows_are_good(column: str, value: Any,
     good = mb.fit(log.drop(index=[299] + [7] * others), predicted="predicted_0", error_columns="v", methods="naive")
     ends = [next(f.values for f in each.diagnostics if f.name == "values far out") for each in (found, good)]
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_large_constant_says_nothing_of_frequencies(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its distance from its mean is rounding, and so is the standard deviation of that."""
+    rng, n = np.random.default_rng(1), 100_000
+    x, pi = rng.normal(0, 1, n), np.array([0.3, 0.7] if k == 2 else [0.3, 0.3, 0.4])
+    action = rng.choice(k, n, p=pi)
+    log = {"one": np.full(n, 1e6 / 3), "x": x, "action": action, "reward": action * x + rng.normal(0, 1, n), "p": pi[action]}
+    options: dict[str, Any] = {"predicted": ["one", "x"], "propensity": "p", "error_cov": [0, 0.2], "n_actions": k, "methods": "meb"}
+    for found in (mb.fit(log, **options), twice(monkeypatch, log, **options)):
+        finding = next(f for f in found.diagnostics if f.name == "probability and frequency")
+        assert finding.verdict == "green"
+        assert np.reshape(finding.values["z"], (k, 3))[:, 1].tolist() == k * [0.0]
+        assert np.reshape(finding.values["z"], (k, 3))[:, 2].all()
+
+
+def test_the_least_probability_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(4000, d=1)
+    least = _kernels.LEAST
+    log = log.drop(columns=["propensity_0", "propensity_1"]).assign(propensity=np.where(log["action"] == 1, least, 1 - least))
+    found, other = mb.fit(log, error_cov=0.0, methods="naive"), twice(monkeypatch, log, error_cov=0.0, methods="naive")
+    values = [next(f.values["z"] for f in each.diagnostics if f.name == "probability and frequency") for each in (found, other)]
+    np.testing.assert_allclose(values[0][2:], values[1][2:], rtol=1e-3)
+
+
+@pytest.mark.parametrize(("rounds", "verdict"), [(29, "red"), (30, "yellow"), (99, "yellow"), (100, "green")])
+def test_limits_are_held_but_for_rounding(rounds: int, verdict: str) -> None:
+    """As many rounds of one weight count as many, whatever the weight."""
+    rng = np.random.default_rng(0)
+    for pi in rng.uniform(0.2, 0.8, 10):
+        action = np.repeat([0, 1], rounds)
+        x = rng.normal(0, 1, 2 * rounds)
+        log = {"x": x, "action": action, "reward": x + rng.normal(0, 1, x.size), "propensity": np.where(action == 1, pi, 1 - pi)}
+        found = next(f for f in mb.fit(log, predicted="x", error_cov=0.0, methods="naive").diagnostics if f.name == "effective sample size")
+        assert found.verdict == verdict
+        assert found.sentence.startswith("Action 0")

@@ -1480,7 +1480,7 @@ def count_stated(forecast, stated, actions, counts, start, b):
 @spliced
 def spread_of(stated):
     """The variance 1/q - 1 of 1{a = b} / q, q the probability of b; 0 where b was not possible."""
-    return 1.0 / stated - 1.0 if stated > LEAST else 0.0
+    return 1.0 / stated - 1.0 if stated >= LEAST else 0.0
 
 
 @summing

@@ -24,6 +24,8 @@ from mebandit.values import Floats
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 BINS, LEVELS, SEGMENTS = 20, 10, 20
+ROUNDING = 1e-9
+"""of a number that is held against a limit"""
 ONCE = np.ones(1)
 """how many rounds an entry of a log is"""
 
@@ -179,7 +181,8 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _judged(value: float, yellow: float, red: float) -> str:
-    """Small is bad: red below `red`, yellow below `yellow`."""
+    """Small is bad: red below `red`, yellow below `yellow`, by more than rounding."""
+    value *= 1 + ROUNDING
     return RED if not value >= red else YELLOW if value < yellow else GREEN
 
 
@@ -253,8 +256,8 @@ def effective_size(evidence: Evidence) -> Finding:
     effective = weight**2 / np.maximum(evidence.products.squares[0], 1e-300)
     share = 1.0 / evidence.products.n_actions / evidence.tally.least / np.maximum(weight, 1e-300)
     rounds = evidence.products.rounds
-    worst = int(effective.argmin())
-    verdict = max(_judged(effective[worst], 100, 30), RED if share.max() > 0.2 else YELLOW if share.max() > 0.05 else GREEN, key=_gravity)
+    worst = int(np.argmax(effective <= effective.min() * (1 + ROUNDING)))  # of several the first
+    verdict = max(_judged(effective[worst], 100, 30), _judged(1 / share.max(), 20, 5), key=_gravity)
     words = (
         f"Action {worst} has {rounds[worst]:,.0f} rounds that count as {effective[worst]:,.0f} equally weighted ones; "
         f"the heaviest single round has {percent(share.max())} of its action's weight."
@@ -296,7 +299,8 @@ def frequencies(evidence: Evidence) -> Finding:
     spread = np.diagonal(unpack(evidence.tally.mapped(center[:-1, :-1]).chance, d + 1), axis1=1, axis2=2)
     if not spread.any():  # only that of the action taken is known: the variance comes from the rounds with it, and needs some
         spread = np.where(evidence.products.rounds[:, None] >= 30, np.diagonal(twice - once, axis1=1, axis2=2), np.inf)
-    z = _z(once[:, 0] - offered[:, 0], spread)
+    moving = np.append(True, ~evidence.products.constant)  # of what is constant, nothing but rounding is left
+    z = np.where(moving, _z(once[:, 0] - offered[:, 0], spread), 0.0)
     count, taken, expected, variance = np.moveaxis(evidence.tally.forecast, -1, 0)
     levels = np.where(variance > 5, _z(taken - expected, variance), 0.0)
     both = np.hstack([z, levels])
