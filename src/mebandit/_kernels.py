@@ -895,7 +895,7 @@ def add_offered(products, squares, errors, varying, alike, log, t):
 
 @jit
 def add_fourth_moments(sums, odds, levels, counts, begin, end, log):
-    """Take rounds begin, ..., end - 1 into sums of u^m q q' by action, and of q over the odds 1/π - 1; see `mebandit.fourth_moments`.
+    """Take rounds begin, ..., end - 1 into sums of u^m q q' by action, and of q over the odds 1/pi - 1; see `mebandit.fourth_moments`.
 
     A stretch at a time, rounds are sorted into classes. As long as the propensities have few different values (`levels`, as many as there
     is room for), as under a floor or in a trial, a class is an action with one of them: q q' is then summed once, u comes afterwards, and
@@ -986,7 +986,7 @@ def fill_up(q, width, m, even):
 
 @jit
 def write_weights(w, m, even):
-    """From propensities π in the third row of w: u = 1 / π in the second, 1 / (1/π - 1) in the first; zeros from round m on."""
+    """From propensities pi in the third row of w: u = 1/pi in the second, 1/(1/pi - 1) in the first; zeros from round m on."""
     for k in range(m):
         w[1, k] = 1.0 / w[2, k]
         w[0, k] = spread_of(1.0 - w[2, k])
@@ -1489,33 +1489,28 @@ def add_weighted(sums, w, x, start, work):
     d, m, k = x.shape[0], w.size, 1 + x.shape[0]
     sums[0] += total(w, m)
     for i in range(d):
-        found, weighted, own = 0.0, work[:m], x[i, start : start + m]
-        for t in range(m):
-            product = w[t] * own[t]
-            weighted[t] = product
-            found += product
-        sums[1 + i] += found
+        sums[1 + i] += write_product(work, w, x[i, start : start + m], m)
         for j in range(i, d):
             found, other = 0.0, x[j, start : start + m]
             for t in range(m):
-                found += weighted[t] * other[t]
+                found += work[t] * other[t]
             sums[k] += found
             k += 1
 
 
 @jit
-def add_predictions(tally, part, begin, end, varying, center, log):
+def add_predictions(tally, part, begin, end, varying, mean, log):
     """What the diagnostics sum up of the predictions in rounds begin, ..., end - 1, which are of one part of the log; error covariances
     if they are `varying`."""
     ones, work = np.ones(CHUNK), np.empty(CHUNK)
     for start in range(begin, end, CHUNK):
         stop = min(start + CHUNK, end)
         add_weighted(tally.segments[part], ones[: stop - start], log.predicted, start, work)
-        for i in range(center.size):
-            add_powers(tally.powers, i, log.predicted[i, start:stop], center[i])
+        for i in range(mean.size):
+            add_powers(tally.powers, i, log.predicted[i, start:stop], mean[i])
         if varying:
             for t in range(start, stop):
-                add_reported(tally, part, log.predicted, t, center, log.errors)
+                add_reported(tally, part, log.predicted, t, mean, log.errors)
 
 
 @summing
@@ -1567,14 +1562,14 @@ def count_close_pairs(close, first, second, sd):
 
 
 @spliced
-def add_reported(tally, part, x, t, center, error):
-    """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from `center` the sums
+def add_reported(tally, part, x, t, mean, error):
+    """The error covariance of a round, for its part of the log; and of reported variances v and squared distances y from the mean the sums
     of v, v^2, y, v y, v^3, v^4 for every feature."""
-    d, k = center.size, 0
+    d, k = mean.size, 0
     for i in range(error.shape[1]):
         tally.segments[part, 1 + d + error.shape[1] + i] += error[t, i]
     for i in range(d):
-        v, y = error[t, k], (x[i, t] - center[i]) ** 2
+        v, y = error[t, k], (x[i, t] - mean[i]) ** 2
         k += d - i
         tally.reported[i, 0] += v
         tally.reported[i, 1] += v * v

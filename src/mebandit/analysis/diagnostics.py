@@ -106,11 +106,16 @@ def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floa
     """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
     tally = tally_of_ends(block, rounds, n_actions)
     for part, begin, end in parts_of(block, rows):
-        own = slice(begin, end)
-        _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
+        count_rounds(tally, block, begin, end, floor)
         _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
         _kernels.add_predictions(tally, part, begin, end, varying, mean, rounds)
     return tally
+
+
+def count_rounds(tally: Tally, block: Block, begin: int, end: int, floor: float | None) -> None:
+    """How probable actions were in some rounds of a block."""
+    own, rounds = slice(begin, end), block.rounds
+    _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
 
 
 def parts_of(block: Block, rows: int) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mebandit import _kernels
-from mebandit.analysis.diagnostics import ONCE, Tally, parts_of, tally_of_ends
+from mebandit.analysis.diagnostics import Tally, count_rounds, parts_of, tally_of_ends
 from mebandit.analysis.reading import Reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
@@ -87,7 +87,6 @@ def gathered(block: Block, reading: Reading, rows: int, floor: float | None) -> 
         else:
             _kernels.count_probabilities(tally, *levels.rounds, block.forecast[:0], floor or 0.0)
             begin = levels.end
-        own = slice(begin, end)
-        _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
+        count_rounds(tally, block, begin, end, floor)
     step = max(-(-rows // SAMPLE), 1)
     return Once(moments, tally, (rounds.predicted[:, -block.start % step :: step].copy(),))
