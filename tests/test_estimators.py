@@ -95,6 +95,20 @@ def test_the_doubly_robust_estimate_is_right_for_skewed_contexts_and_regression_
     assert (robust.contrast(1, 0).std_error < meb.contrast(1, 0).std_error).all()
 
 
+@pytest.mark.parametrize("seed", [302, 320, 406, 477, 525])
+def test_calibration_that_leaves_no_variance_has_no_solution_instead_of_one_of_rounding(seed: int) -> None:
+    """Three features whose error is said to be larger than their spread in two directions: x̂ is a line, and what keeps its Gram matrix from
+    being singular is the rounding of that of x̃. With these seeds elimination alone did not notice."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(100, 1, (100, 3)) @ rng.normal(size=(3, 3))
+    seen = x + rng.normal(size=(100, 3)) * x.std(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(seen.T, bias=True))
+    error = (vectors * (values * [1.5, 1.5, 0.5])) @ vectors.T
+    actions = rng.integers(0, 2, 100)
+    with pytest.raises(mb.SingularMoments, match="must be identified by the data"):
+        mb.estimate(seen, actions, x[:, 0] * actions, np.full(100, 0.5), error, method="rc")
+
+
 @pytest.mark.parametrize("method", ["ridge", "naive", "meb", "dr", "rc"])
 def test_an_arm_that_was_never_taken_is_an_error_in_every_method(method: str) -> None:
     with pytest.raises(mb.SingularMoments, match="theta of action 1 must be identified by the data; got 0 rounds"):

@@ -20,6 +20,7 @@ propensities and varies least, and it is right where E[x | x̃] is linear, as fo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +76,13 @@ def _inverse(matrix: Floats) -> Floats:
         return np.full_like(matrix, np.nan)
 
 
-def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str = "auto", strict: bool = True) -> Fit:
+def solve(
+    moments: Moments, *, correction: int, ridge: float = 0.0, guard: str = "auto", strict: bool = True, origin: Floats | None = None
+) -> Fit:
     """Solve for every arm from running sums; see the head of this file, and `mebandit.estimate` for arrays.
 
-    Where there is no solution, that is an error if `strict`, else NaN.
+    Where there is no solution, that is an error if `strict`, else NaN. `origin` are the Gram matrices (K, p, p) that those of the sums were
+    made from, where they were: it is their rounding that must not decide.
     """
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
@@ -94,8 +98,8 @@ def solve(moments: Moments, *, correction: int, ridge: float = 0.0, guard: str =
     if correction == _kernels.OFFERED:
         taken[plain] = moments.offered_error[plain]
     matrix = moments.gram + ridge * np.eye(p) - taken
-    if guard == "never":  # whose elimination stops at an exact zero only
-        report[_is_singular(matrix, moments.gram + ridge * np.eye(p))] = _kernels.SINGULAR
+    if guard == "never" or origin is not None:  # elimination then stops at an exact zero only, or knows nothing of the rounding
+        report[_is_singular(matrix, (moments.gram if origin is None else origin) + ridge * np.eye(p))] = _kernels.SINGULAR
     singular = report == _kernels.SINGULAR
     if singular.any() and strict:
         arm = int(np.argmax(singular))
@@ -109,7 +113,7 @@ def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
     diagonal = np.einsum("kii->ki", gram)
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values = np.abs(np.linalg.eigvalsh(matrix / (size[:, :, None] * size[:, None, :])))
-    return np.asarray(values.min(axis=1) <= 1e-13 * values.max(axis=1))
+    return np.asarray(values.min(axis=1) <= 1e-13 * np.maximum(values.max(axis=1), 1.0))
 
 
 def _unidentified(arm: int, rounds: int) -> checks.SingularMoments:
@@ -378,6 +382,7 @@ def solve_log(
         check_digits(products)
     prepared = calibration_of(products, error_cov)
     beta = outcome_regressions(products) if "dr" in methods else np.zeros((products.n_actions, products.dim + 1))
+    equations = partial(normal_equations, error_cov=error_cov, intercept=options.intercept, beta=beta)
     moments, fits = {}, {}
     to_calibrated = _calibrating(prepared, error_cov) if "rc" in methods and error_cov is not None else np.empty((0, 0))
     for method in methods:
@@ -386,9 +391,16 @@ def solve_log(
             given = products.mapped(to_calibrated)
         elif method == "rc" and calibrated is not None:
             given = calibrated
-        moments[method] = normal_equations(given, method, error_cov=error_cov, intercept=options.intercept, beta=beta)
+        moments[method] = equations(given, method)
         correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
-        fits[method] = solve(moments[method], correction=correction, ridge=options.ridge, guard=options.guard, strict=strict)
+        fits[method] = solve(
+            moments[method],
+            correction=correction,
+            ridge=options.ridge,
+            guard=options.guard,
+            strict=strict,
+            origin=None if given is products else equations(products, method).gram,
+        )
     lever = NO_LEVER
     if "rc" in fits and error_cov is not None:
         lever = constant_lever(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
