@@ -907,14 +907,19 @@ def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
     log = make_log()
     fitted = mb.fit(log, predicted="stress", error_cov=0.5, intercept=True)
     column = mb.fit(log, predicted="one,stress", error_cov=[0.0, 0.5])
-    for table in ("estimates", "contrasts"):
+    for table in ("estimates", "contrasts", "sensitivity"):
         own, other = (page.tidy(found, 0.9)[table] for found in (fitted, column))
         pd.testing.assert_frame_equal(own.replace("(intercept)", "one"), other, rtol=1e-6)
-    for shown in (page.coefficients, lambda found: page.contrasts(found, 0.9)):
+    for shown in (page.coefficients, page.sensitivity, lambda found: page.contrasts(found, 0.9)):
         assert [["one" if cell == "(intercept)" else cell for cell in row] for row in shown(fitted).rows] == shown(column).rows
     labels = [label.get_text() for label in page.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
     assert labels == ["(intercept)", "stress"]
-    assert page.draw_sensitivity(fitted).axes[0].get_legend() is not None
+    legend = page.draw_sensitivity(fitted).axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["(intercept)", "stress"]
+    plain, other = fitted.to_plain()["contrasts"]["1-0"]["dr"], column.to_plain()["contrasts"]["1-0"]["dr"]
+    np.testing.assert_allclose([plain["intercept"], *plain["theta"]], other["theta"], rtol=1e-6)
+    np.testing.assert_allclose([plain["intercept_std_error"], *plain["std_error"]], other["std_error"], rtol=1e-6)
 
 
 def test_what_the_guard_decided_has_no_star() -> None:

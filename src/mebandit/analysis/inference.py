@@ -24,6 +24,7 @@ from mebandit.correction import Correction
 from mebandit.estimators import (
     METHODS,
     PREFERRED,
+    Contrast,
     Estimate,
     Options,
     Scores,
@@ -60,6 +61,8 @@ class Analysis:
     """rows that were set aside"""
     sensitivity: dict[str, dict[float, Floats]]
     """θ (K, d) by method and multiple of Σe; NaN where there is no solution"""
+    intercept_sensitivity: dict[str, dict[float, Floats]]
+    """the same of the intercepts, (K,); zero unless they were fitted"""
     diagnostics: tuple[Finding, ...]
     error: Correction
     mean_reward: float
@@ -89,10 +92,7 @@ class Analysis:
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
         contrasts = {
-            f"{a}-{b}": {
-                method: {"theta": c.theta.tolist(), "std_error": c.std_error.tolist(), "interval": c.interval(level).tolist()}
-                for method, c in ((method, found.contrast(a, b)) for method, found in self.estimates.items())
-            }
+            f"{a}-{b}": {method: _contrast_plain(found.contrast(a, b), level) for method, found in self.estimates.items()}
             for a in range(self.n_actions)
             for b in range(a)
         }
@@ -109,9 +109,8 @@ class Analysis:
             "level": level,
             "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
             "contrasts": contrasts,
-            "sensitivity": {
-                method: {f"{scale:g}": theta.tolist() for scale, theta in by_scale.items()} for method, by_scale in self.sensitivity.items()
-            },
+            "sensitivity": _scales_plain(self.sensitivity),
+            "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
             "diagnostics": [finding._asdict() for finding in self.diagnostics],
             "settings": self.settings,
         }
@@ -131,6 +130,20 @@ def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
         "guarded": found.guarded.tolist(),
         "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
     }
+
+
+def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
+    return {
+        "theta": found.theta.tolist(),
+        "std_error": found.std_error.tolist(),
+        "interval": found.interval(level).tolist(),
+        "intercept": found.intercept,
+        "intercept_std_error": found.intercept_std_error,
+    }
+
+
+def _scales_plain(by_method: dict[str, dict[float, Floats]]) -> dict[str, Any]:
+    return {method: {f"{scale:g}": found.tolist() for scale, found in by_scale.items()} for method, by_scale in by_method.items()}
 
 
 def _without_nan(value: Any) -> Any:
@@ -278,7 +291,7 @@ class _Steps:
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
-        solution, first = self._levered(solutions[1.0], products, error), int(self.options.intercept)
+        solution = self._levered(solutions[1.0], products, error)
         known = None if once is None else self._from_moments(once.sums, solution, error)
         if known is None:
             known = self._from_rounds(solution, error, rows=int(raw.rounds.sum()) + len(faults))
@@ -287,6 +300,8 @@ class _Steps:
         warned, pairs = "", None
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
+        by_scale = {method: {scale: found.fits[method].theta for scale, found in solutions.items()} for method in self.methods}
+        first = int(self.options.intercept)
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
         evidence = Evidence(features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs)
         return Analysis(
@@ -295,7 +310,8 @@ class _Steps:
             rounds=int(total[0, 0]),
             units=units,
             faults=len(faults),
-            sensitivity={m: {scale: found.fits[m].theta[:, first:] for scale, found in solutions.items()} for m in self.methods},
+            sensitivity={m: {scale: theta[:, first:] for scale, theta in own.items()} for m, own in by_scale.items()},
+            intercept_sensitivity={m: {scale: theta[:, :first].sum(axis=1) for scale, theta in own.items()} for m, own in by_scale.items()},
             diagnostics=diagnose(evidence),
             error=error,
             mean_reward=float(total[0, -1] / total[0, 0]),

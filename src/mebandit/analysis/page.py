@@ -77,6 +77,12 @@ def _differences(found: Estimate, a: int, b: int) -> tuple[Floats, Floats]:
     return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:]
 
 
+def _at_scales(analysis: Analysis, method: str) -> dict[float, Floats]:
+    """What a method fits for all actions with each multiple of Σe, (K, p)."""
+    first, levels = 0 if analysis.best.has_intercept else 1, analysis.intercept_sensitivity[method]
+    return {scale: np.c_[levels[scale], theta][:, first:] for scale, theta in analysis.sensitivity[method].items()}
+
+
 def _ends(found: tuple[Floats, Floats], level: float) -> Floats:
     """The normal interval of each, (p, 2)."""
     return Contrast(*found).interval(level)
@@ -130,12 +136,12 @@ def contrasts(analysis: Analysis, level: float) -> Table:
 
 def sensitivity(analysis: Analysis) -> Table:
     """How every difference between actions would change if Σe were another multiple of what was given."""
-    best = analysis.best
-    by_scale, rows = analysis.sensitivity[best.method], []
+    best, rows = analysis.best, []
+    by_scale = _at_scales(analysis, best.method)
     for a, b in contrasts_of(analysis):
-        se = best.contrast(a, b).std_error
-        for i, name in enumerate(analysis.features):
-            rows.append([f"{a} - {b}", name, *(digits(theta[a, i] - theta[b, i], se[i]) for theta in by_scale.values())])
+        se = _differences(best, a, b)[1]
+        for i, name in enumerate(names_of(analysis)):
+            rows.append([f"{a} - {b}", name, *(digits(found[a, i] - found[b, i], se[i]) for found in by_scale.values())])
     return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
 
 
@@ -193,11 +199,11 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
     figure = Figure(figsize=(3.4 * len(pairs) + 2.2, 3.4), layout="constrained")
     grid = figure.subplots(1, len(pairs), squeeze=False)[0]
     best = analysis.best
-    by_scale, d = analysis.sensitivity[best.method], len(analysis.features)
-    factors, names = (found[-d:] for found in _on_one_axis(analysis))
+    by_scale = _at_scales(analysis, best.method)
+    factors, names = _on_one_axis(analysis)
     for axes, (a, b) in zip(grid, pairs, strict=True):
-        error = factors * best.contrast(a, b).std_error
-        lines = np.array([factors * (theta[a] - theta[b]) for theta in by_scale.values()])
+        error = factors * _differences(best, a, b)[1]
+        lines = np.array([factors * (found[a] - found[b]) for found in by_scale.values()])
         for i, name in enumerate(names):
             axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=name)
             axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
@@ -273,12 +279,13 @@ def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
 
     estimates, differences, scales = [], [], []
     for method, e in analysis.estimates.items():
+        by_scale = _at_scales(analysis, method)
         for a in range(analysis.n_actions):
             found = _coefficients(e, a)
             rows = zip(names_of(analysis), *found, _ends(found, level), strict=True)
             estimates += [[method, a, name, value, se, *ends] for name, value, se, ends in rows]
-            for i, name in enumerate(analysis.features):
-                scales += [[method, a, name, scale, theta[a, i]] for scale, theta in analysis.sensitivity[method].items()]
+            for i, name in enumerate(names_of(analysis)):
+                scales += [[method, a, name, scale, found[a, i]] for scale, found in by_scale.items()]
             for b in range(a):
                 found = _differences(e, a, b)
                 rows = zip(names_of(analysis), *found, _ends(found, level), strict=True)
