@@ -1113,7 +1113,9 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         (*pairs, "--averaged", "2"): "--averaged must go with --subject; got it with --truth.",
         (*pairs, "--variances", "v", "--assume", "biased"): "--assume must go without --variances, which are of classical error; got both.",
         ("pairs.csv", "--truth", "true"): "--predicted must name the columns of the predictions, with --truth; got nothing.",
-        ("counts.csv", "--confusion", "--predicted", "x"): "--predicted must go with --truth or --subject; got it with --confusion.",
+        (*pairs[:1], *pairs): "the evidence must be one file with --truth; got 2. --join joins models made from one each.",
+        ("model.json", "--join", "--averaged", "2"): "--averaged must go with --subject; got it with --join.",
+        ("model.json", "again.json", "--join"): "features must be named once each; got 'seen' twice.",
         (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",
         tuple(seen): f"{ONE_EVIDENCE}; got none.",
     }
@@ -1125,7 +1127,7 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
     assert done.stderr.startswith("mebandit: labelled.csv must be a CSV of numbers without a header; got")
 
 
-ONE_EVIDENCE = "the evidence must be one of: --truth columns, a --subject column, a --confusion matrix"
+ONE_EVIDENCE = "the evidence must be one of: --truth columns, a --subject column, a --confusion matrix, models to --join"
 
 
 def test_error_models_of_classes_and_of_reported_variances_are_made_from_files(tmp_path: Path) -> None:
@@ -1146,6 +1148,37 @@ def test_error_models_of_classes_and_of_reported_variances_are_made_from_files(t
     np.testing.assert_allclose(model.scale, mb.measurement.from_variances(v, predicted=predicted, truth=truth).scale, rtol=1e-12)
     assert "'calm_1': error variance" in done.stdout
     assert "test of reported variances that are right, 'calm_1'" in done.stdout
+
+
+def test_error_models_of_different_features_are_joined_from_files(tmp_path: Path) -> None:
+    """Replicates of one feature, counts of a class, and a feature without error: the log is analysed with all of them."""
+    rng = np.random.default_rng(21)
+    who, n = np.repeat(np.arange(300), 2), 20_000
+    steps, true = rng.normal(2, 1, n), rng.integers(0, 2, n)
+    readings = pd.DataFrame({"person": who, "steps": rng.normal(0, 1, 300)[who] + rng.normal(0, 0.6, 600)})
+    readings.to_csv(tmp_path / "readings.csv", index=False)
+    np.savetxt(tmp_path / "counts.csv", [[800, 200], [200, 800]], delimiter=",", fmt="%d")
+    made = [
+        ("readings.csv", "--predicted", "steps", "--subject", "person", "--out", "steps.json"),
+        ("counts.csv", "--confusion", "--predicted", "idle,active", "--out", "activity.json"),
+        ("activity.json", "steps.json", "--join", "--predicted", "steps,hour,idle,active", "--out", "model.json"),
+    ]
+    for arguments in made:
+        done = run("error-model", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("kind: joined, of 3 models whose errors are taken to be uncorrelated\n")
+    assert "'hour': no error" in done.stdout
+    seen = np.where(rng.random(n) < 0.2, 1 - true, true)
+    action, hour = rng.integers(0, 2, n), rng.normal(0, 1, n)
+    reward = np.where(action == 1, steps - hour + 2.0 * true, 0.5 * steps + rng.normal(0, 0.3, n))
+    predicted = {"steps": steps + rng.normal(0, 0.6, n), "hour": hour, "idle": 1.0 - seen, "active": 1.0 * seen}
+    pd.DataFrame(predicted | {"action": action, "reward": reward, "propensity": 0.5}).to_parquet(tmp_path / "log.parquet")
+    done = run("fit", "log.parquet", "--predicted", ",".join(predicted), "--error-model", "model.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    away = np.array(found["estimates"]["dr"]["theta"]) - [[0.5, 0.0, 0.0, 0.0], [1.0, -1.0, 0.0, 2.0]]
+    assert (np.abs(away) < 4.5 * np.array(found["estimates"]["dr"]["std_error"])).all()
+    assert found["error"]["kind"] == "joined"
 
 
 def test_the_command_warns_in_one_line_and_on_the_page(tmp_path: Path) -> None:

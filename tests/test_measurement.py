@@ -18,7 +18,7 @@ from scipy import stats
 
 import mebandit as mb
 from mebandit import measurement
-from mebandit.measurement import from_confusion, from_known, from_replicates, from_validation, from_variances
+from mebandit.measurement import from_confusion, from_known, from_replicates, from_validation, from_variances, join
 from mebandit.values import Floats
 
 MIX = np.array(
@@ -58,6 +58,11 @@ def assert_same(a: mb.ErrorModel, b: mb.ErrorModel) -> None:
         first, second = getattr(a, field.name), getattr(b, field.name)
         if isinstance(first, np.ndarray):
             np.testing.assert_array_equal(first, second)
+        elif field.name == "parts":
+            assert len(first) == len(second)
+            for one, other in zip(first, second, strict=True):
+                assert one.places.tolist() == other.places.tolist()
+                assert_same(one.model, other.model)
         else:
             assert first == second
 
@@ -72,6 +77,7 @@ MODELS: dict[str, Callable[[], mb.ErrorModel]] = {
     "reported": lambda: from_variances(
         np.full((500, 2), 0.3), **dict(zip(("predicted", "truth"), make_pairs("classical", 2, 500, 3), strict=True))
     ),
+    "joined": lambda: join(MODELS["replicates"](), MODELS["misclassified"](), MODELS["biased"]()),
 }
 
 
@@ -433,6 +439,74 @@ def test_a_warning_comes_where_the_correction_is_wrong_and_only_there() -> None:
         measurement.warn_if_berkson(from_known(0.3, 1), M)
 
 
+# ---- several models as one
+
+
+def test_joined_models_have_each_its_features_in_their_places() -> None:
+    s, t = MODELS["biased"]().named("a", "b"), MODELS["misclassified"]().named("u", "v", "w")
+    model = join(s, t, features=["v", "b", "one", "w", "a", "u"])
+    assert model.features == ("v", "b", "one", "w", "a", "u")
+    own, other = [4, 1], [5, 0, 3]
+    x = np.random.default_rng(0).normal(0, 1, (7, 6))
+    shares = np.array([0.5, 0.0, 1.0, 0.2, 0.0, 0.3])
+    pairs = [
+        (s.error_cov, t.error_cov, model.error_cov),
+        (s.error_cov_std_error, t.error_cov_std_error, model.error_cov_std_error),
+        (s.error_cov, t.error_cov_in(shares[other]), model.error_cov_in(shares)),
+    ]
+    for first, second, both in pairs:
+        expected = np.zeros((6, 6))
+        expected[np.ix_(own, own)], expected[np.ix_(other, other)] = first, second
+        np.testing.assert_allclose(both, expected, atol=1e-12)
+    np.testing.assert_allclose(model.unbias(x)[:, own], s.unbias(x[:, own]))
+    np.testing.assert_allclose(model.unbias(x)[:, other], t.unbias(x[:, other]))
+    np.testing.assert_array_equal(model.unbias(x)[:, 2], x[:, 2])
+    assert model.unbiases
+    assert not join(from_known([0.1]), MODELS["replicates"]()).unbiases
+
+
+def test_joining_in_steps_is_joining_at_once(tmp_path: Path) -> None:
+    a, b, c = MODELS["biased"]().named("a", "b"), from_known([0.3]).named("c"), MODELS["misclassified"]().named("u", "v", "w")
+    order = ["v", "a", "w", "c", "b", "u"]
+    once, twice = join(a, b, c, features=order), join(join(a, b, features=["b", "c", "a"]), c, features=order)
+    assert_same(once, twice)
+    once.save(tmp_path / "joined.json")
+    assert_same(mb.ErrorModel.load(tmp_path / "joined.json"), once)
+    assert join(a.named(), b, c).features == ()
+
+
+def test_an_estimate_with_a_joined_model_is_right_and_knows_how_sure_it_is() -> None:
+    """Sixty trials, each with its own hundred pairs of one feature, replicates of another and counts of a class: θ is off by as much as
+    its standard errors say, most of which come from the error model."""
+    theta, z, shares = np.array([[0.5, -1.0, 0.3, 0.8], [0.0, 1.0, -0.6, -0.4]]), [], []
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 77])
+        x = rng.normal([1.0, 2.0], [1.0, 1.5], (3000, 2))
+        true = rng.choice(2, 3000, p=[0.6, 0.4])
+        seen = np.where(rng.random(3000) < 0.15, 1 - true, true)
+        stress = 0.4 + 0.7 * x[:, 0] + rng.normal(0, 0.4, 3000)
+        steps = x[:, 1] + rng.normal(0, 0.8, 3000)
+        truth, start = np.column_stack([x[:, 0], np.eye(2)[true], x[:, 1]]), rng.normal(1, 1, 100)
+        counts = rng.multinomial(150, [[0.85, 0.15], [0.15, 0.85]])
+        models = [
+            from_validation((0.4 + 0.7 * start + rng.normal(0, 0.4, 100))[:, None], start[:, None], assume="biased").named("stress"),
+            from_replicates(rng.normal(0, 3, (100, 1, 1)) + rng.normal(0, 0.8, (100, 2, 1))).named("steps"),
+            from_confusion(counts).named("idle", "active"),
+        ]
+        model = join(*models, features=["stress", "idle", "active", "steps"])
+        log = play(np.column_stack([stress, np.eye(2)[seen], steps]), truth, theta, seed, column=0)
+        names = {name: log[0][:, j] for j, name in enumerate(model.features)} | dict(
+            zip(("action", "reward", "propensity"), log[1:], strict=True)
+        )
+        found = mb.fit(names, predicted=model.features, error_cov=model, methods="dr", progress=False).estimates["dr"]
+        assert found.model_covariance is not None
+        z.append(((found.theta - theta) / found.std_error)[:, [0, 3]])  # the classes' intervals are known to be too wide
+        shares.append((np.diag(found.model_covariance) / np.diag(found.covariance)).reshape(2, 4)[:, [0, 3]])
+    spread = np.mean(np.square(z), axis=0)
+    assert ((spread > 0.5) & (spread < 1.8)).all()  # chi-square on 60, over 60: within 4 standard deviations
+    assert np.median(shares) > 0.5
+
+
 # ---- what every model does
 
 
@@ -484,6 +558,35 @@ def test_a_damaged_file_is_refused_in_one_sentence(damage: str, tmp_path: Path) 
     MODELS["classical"]().save(path)
     data = json.loads(path.read_text())
     DAMAGE[damage](data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(mb.LogError, match=r"^[^\n]* must [^\n]+; got [^\n]+\.$"):
+        mb.ErrorModel.load(path)
+
+
+JOINED_DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no parts": lambda data: data.update(parts=[]),
+    "parts of another type": lambda data: data.update(parts=3),
+    "part without a model": lambda data: data["parts"][0].pop("model"),
+    "damaged part": lambda data: data["parts"][1]["model"].update(raw_cov=[[-1.0]]),
+    "place taken twice": lambda data: data["parts"][0].update(places=[0, 1]),
+    "places that are no numbers": lambda data: data["parts"][0].update(places=["a", "b"]),
+    "broken places": lambda data: data["parts"][0].update(places=[0.5, 2.0]),
+    "nested badly": lambda data: data["parts"][0].update(places=[[0, 2]]),
+    "too few places": lambda data: data["parts"][0].update(places=[0]),
+    "part within a part": lambda data: data["parts"].__setitem__(
+        0, {"places": [0, 2], "model": {"kind": "joined", "parts": data["parts"][:1], "features": []}}
+    ),
+    "names": lambda data: data.update(features=["a"]),
+}
+
+
+@pytest.mark.parametrize("damage", JOINED_DAMAGE)
+def test_a_damaged_file_of_a_joined_model_is_refused_in_one_sentence(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "errors.json"
+    join(MODELS["known"]().named("a", "c"), from_known([0.1]).named("b"), features=["a", "b", "c"]).save(path)
+    data = json.loads(path.read_text())
+    assert_same(mb.ErrorModel.load(path), mb.ErrorModel.load(path))
+    JOINED_DAMAGE[damage](data)
     path.write_text(json.dumps(data))
     with pytest.raises(mb.LogError, match=r"^[^\n]* must [^\n]+; got [^\n]+\.$"):
         mb.ErrorModel.load(path)
@@ -553,6 +656,17 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "parameters": (lambda: from_known([0.1]).at([0.0]), "parameters"),
     "overcorrection of a fit": (lambda: measurement.overcorrection(MODELS["biased"](), np.eye(2)), "error"),
     "second moment": (lambda: measurement.overcorrection([[0.1]], [[-1.0]]), "second_moment"),
+    "nothing to join": (lambda: join(), "models"),
+    "no model to join": (lambda: join(0.3), "models"),  # type: ignore[arg-type]
+    "joined variances": (lambda: join(MODELS["reported"]()), "models"),
+    "joined against the pairs": (lambda: join(from_validation(*make_pairs("berkson", 1, 500, 1), assume="classical")), "models"),
+    "joined twice": (lambda: join(from_known([0.1]).named("a"), from_known([0.2]).named("a")), "features"),
+    "joined without names": (lambda: join(from_known([0.1]), features=["a"]), "models"),
+    "joined without place": (lambda: join(from_known([0.1]).named("a"), features=["b"]), "features"),
+    "order with repetitions": (lambda: join(from_known([0.1]).named("a"), features=["a", "b", "b"]), "features"),
+    "order as a text": (lambda: join(from_known([0.1]).named("a"), features="a"), "features"),
+    "too many names": (lambda: from_known([0.1]).named("a", "b"), "features"),
+    "the same name twice": (lambda: from_known([0.1, 0.2]).named("a", "a"), "features"),
 }
 
 

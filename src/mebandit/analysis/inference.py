@@ -440,7 +440,7 @@ def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Flo
         warned = warn_if_berkson(model, moment)
         if warned or (model.verdict == "biased" and model.kind in ("classical", "reported")):
             return warned, model
-    if validation is None or (model is not None and model.kind in ("berkson", "biased", "misclassified")):
+    if validation is None or (model is not None and model.unbiases):
         return "", None
     warned = warn_if_berkson(validation, moment, error_cov=error.mean_cov)
     incomparable = error.varying and validation.kind == "reported" and validation.verdict in ("classical", "undecided")  # of other rounds

@@ -108,7 +108,7 @@ def _by_action(marked: dict[str, Booleans]) -> list[str]:
 def unbiased(analysis: Analysis) -> str:
     """Where the error model unbiases predictions: what x̃ then is; and that Berkson error asks for no correction."""
     model = analysis.error.model
-    if model is None or model.kind not in ("berkson", "biased", "misclassified"):
+    if model is None or not model.unbiases:
         return ""
     words = f"By the error model ({model.kind}), x̃ is here the unbiased prediction, in ridge as in all methods."
     if model.kind == "berkson":

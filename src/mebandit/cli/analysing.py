@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -99,35 +98,47 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 
 
 @commands.command("error-model")
-@click.argument("evidence", type=click.Path(path_type=Path))
-@click.option("--predicted", help="Columns of the predictions, with commas.")
+@click.argument("evidence", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--predicted", help="Columns of the predictions, with commas; with --join, all features of the log in their order.")
 @click.option("--truth", help="Columns of the truth, in the same order: EVIDENCE holds validation pairs.")
 @click.option("--variances", help="With --truth: columns of the error variances that the predictions report of themselves.")
 @click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
 @click.option("--averaged", type=click.IntRange(min=1), help="With --subject: readings that the log's prediction averages.  [default: 1]")
 @click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
+@click.option("--join", is_flag=True, help="EVIDENCE are error models of different features, whose errors are uncorrelated.")
 @click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
-def error_model(evidence: Path, out: Path, **given: Any) -> None:
-    """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix.
+def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
+    """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix; or join what was learnt.
 
     \b
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --out model.json
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --variances v0,v1 --out model.json
       mebandit error-model readings.csv --predicted x0,x1 --subject person --out model.json
       mebandit error-model counts.csv --confusion --out model.json
+      mebandit error-model stress.json steps.json --join --predicted one,stress,steps --out model.json
     """
     kind = _kind_of_evidence(given)
-    check_output(out, [evidence])
-    names = None if kind == "confusion" else given["predicted"].split(",")
-    model = replace(_learned(kind, evidence, names or [], given), features=tuple(names or ()))
+    check_output(out, evidence)
+    names = given["predicted"].split(",") if given["predicted"] else []
+    if kind == "join":
+        model = measurement.join(*map(ErrorModel.load, evidence), features=names or None)
+    elif len(evidence) == 1:
+        model = _learned(kind, evidence[0], names, given).named(*names)
+    else:
+        raise InvalidInput(f"the evidence must be one file with --{kind}; got {len(evidence)}. --join joins models made from one each.")
     model.save(out)
     click.echo(model.describe())
     click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
     click.echo(f"Error model: {out.resolve()}")
 
 
-GOES_WITH = {"truth": ("predicted", "variances", "assume"), "subject": ("predicted", "averaged"), "confusion": ()}
+GOES_WITH = {
+    "truth": ("predicted", "variances", "assume"),
+    "subject": ("predicted", "averaged"),
+    "confusion": ("predicted",),
+    "join": ("predicted",),
+}
 """the options that say what the evidence is, each with those that say more of it"""
 
 
@@ -137,9 +148,10 @@ def _kind_of_evidence(given: dict[str, Any]) -> str:
     kinds = [kind for kind in GOES_WITH if kind in said]
     if len(kinds) != 1:
         received = " and ".join(f"--{kind}" for kind in kinds) or "none"
-        raise InvalidInput(f"the evidence must be one of: --truth columns, a --subject column, a --confusion matrix; got {received}.")
+        expected = "--truth columns, a --subject column, a --confusion matrix, models to --join"
+        raise InvalidInput(f"the evidence must be one of: {expected}; got {received}.")
     kind = kinds[0]
-    if "predicted" in GOES_WITH[kind] and "predicted" not in said:
+    if kind in ("truth", "subject") and "predicted" not in said:
         raise InvalidInput(f"--predicted must name the columns of the predictions, with --{kind}; got nothing.")
     for name in sorted(said - {kind, *GOES_WITH[kind]}):
         homes = " or ".join(f"--{home}" for home, options in GOES_WITH.items() if name in options)

@@ -13,6 +13,7 @@ x (Berkson error), B is the reliability of xÌƒ and not I, and subtracting Var(xÌ
 from mebandit.measurement.classes import from_confusion
 from mebandit.measurement.given import from_known, from_replicates
 from mebandit.measurement.hypotheses import ChiSquare, chi_square_tail
+from mebandit.measurement.joining import join
 from mebandit.measurement.model import ErrorModel
 from mebandit.measurement.overcorrecting import BerksonWarning, Overcorrection, overcorrection, warn_if_berkson
 from mebandit.measurement.reported import from_variances
@@ -29,6 +30,7 @@ __all__ = [
     "from_replicates",
     "from_validation",
     "from_variances",
+    "join",
     "overcorrection",
     "warn_if_berkson",
 ]

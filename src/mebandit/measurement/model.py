@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +14,12 @@ from mebandit.checks import LogError
 from mebandit.files import write_whole
 from mebandit.measurement import words
 from mebandit.measurement.hypotheses import ChiSquare
-from mebandit.values import Booleans, Floats
+from mebandit.values import Booleans, Floats, Integers
 
 FORMAT, VERSION = "mebandit-error-model", 1
-KINDS = ("known", "replicates", "classical", "berkson", "biased", "misclassified", "reported")
+KINDS = ("known", "replicates", "classical", "berkson", "biased", "misclassified", "reported", "joined")
+UNBIASING = ("berkson", "biased", "misclassified")
+"""whose predictions are unbiased before anything is taken out"""
 PAIRED = ("classical", "berkson", "biased")
 """what validation pairs can be used as"""
 
@@ -37,7 +39,7 @@ class ErrorModel:
     parameters_cov: Floats
     """sampling covariance of `parameters`; zero where nothing was estimated"""
     sample_size: int
-    """pairs, subjects or counted predictions that it was estimated from; 0 where it was given"""
+    """pairs, subjects or counted predictions that it was estimated from, the fewest of its parts; 0 where it was given"""
     verdict: str = ""
     """what pairs of prediction and truth say, however it is used: "classical", "berkson", "biased" or "undecided"; "" without pairs"""
     tests: dict[str, ChiSquare] = field(default_factory=dict)
@@ -52,10 +54,26 @@ class ErrorModel:
     """`left_out` subjects, readings `averaged`, the `factor` by which a wrong choice between classical and Berkson would change θ"""
     features: tuple[str, ...] = ()
     """the names of the coordinates, where they are known: `mebandit.fit` refuses them in another order"""
+    parts: tuple["Part", ...] = ()
+    """the models of which it was made, if joined"""
 
     @property
     def dim(self) -> int:
         return self.offset.size
+
+    @property
+    def unbiases(self) -> bool:
+        """Whether predictions are unbiased before anything is taken out."""
+        return self.kind in UNBIASING or any(part.model.unbiases for part in self.parts)
+
+    def named(self, *features: str) -> "ErrorModel":
+        """The same model with names for its coordinates.
+
+        >>> from mebandit.measurement import from_known
+        >>> print(from_known([0.3]).named("stress").describe().splitlines()[1])
+        'stress': error variance 0.3
+        """
+        return replace(self, features=_names_of(list(features), self.dim))
 
     @property
     def error_cov(self) -> Floats:
@@ -75,6 +93,8 @@ class ErrorModel:
         """
         d = self.dim
         vector = checks.floats("parameters", parameters, (self.parameters.size,))
+        if self.parts:
+            return side_by_side([Part(part.model.at(vector[part.parameters_in(d)]), part.places) for part in self.parts], self.features)
         b, B, triangle = vector[:d], vector[d : d + d * d].reshape(d, d), vector[d + d * d :]
         Ω = np.zeros((d, d))
         Ω[np.triu_indices(d)] = triangle
@@ -82,8 +102,8 @@ class ErrorModel:
         if self.kind == "misclassified":
             return replace(self, offset=b, slope=B, raw_cov=mixed(B, self.prevalence))
         before = np.diag(self.raw_cov)
-        moved = np.divide(np.diag(Ω), before, out=np.ones(d), where=before > 0)
-        return replace(self, offset=b, slope=B, raw_cov=Ω, scale=self.scale * moved if self.kind == "reported" else self.scale)
+        factor = np.divide(np.diag(Ω), before, out=np.ones(d), where=before > 0)
+        return replace(self, offset=b, slope=B, raw_cov=Ω, scale=self.scale * factor if self.kind == "reported" else self.scale)
 
     @property
     def error_cov_std_error(self) -> Floats:
@@ -114,7 +134,10 @@ class ErrorModel:
         The error of a predicted class depends on the true class, Σe = Σ_i q_i V_i with the shares q of the classes in the log, which `mean`
         estimates (negative shares count as none). For all other kinds this is `error_cov`.
         """
-        q = np.maximum(checks.floats("mean", mean, (self.dim,)), 0.0)
+        m = checks.floats("mean", mean, (self.dim,))
+        if self.parts:
+            return _blocks([(part.model.error_cov_in(m[part.places]), part.places) for part in self.parts])
+        q = np.maximum(m, 0.0)
         if self.kind != "misclassified":
             return self.error_cov
         if q.sum() == 0:
@@ -137,9 +160,9 @@ class ErrorModel:
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; every number keeps every bit."""
-        plain = {name: _to_plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        plain = {"format": FORMAT, "version": VERSION, **_model_to_plain(self)}
         try:
-            write_whole(Path(path), json.dumps({"format": FORMAT, "version": VERSION, **plain}, allow_nan=False, indent=1) + "\n")
+            write_whole(Path(path), json.dumps(plain, allow_nan=False, indent=1) + "\n")
         except OSError as error:
             raise LogError(f"an error model must be saved where a file can be written; got {path} ({error.strerror}).") from error
 
@@ -162,6 +185,51 @@ class ErrorModel:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise LogError(f"{path} must be an undamaged error model; got one in which this is wrong: {reason}.") from error
+
+
+class Part(NamedTuple):
+    """A model of some coordinates of a joined one."""
+
+    model: ErrorModel
+    places: Integers
+    """which these are"""
+
+    def parameters_in(self, d: int) -> Integers:
+        """Where the parameters of a model of d coordinates have those of this one."""
+        i, j = np.triu_indices(self.model.dim)
+        row, column = np.minimum(self.places[i], self.places[j]), np.maximum(self.places[i], self.places[j])
+        square = self.places[:, None] * d + self.places
+        return np.concatenate([self.places, d + square.ravel(), d + d * d + row * d - row * (row - 1) // 2 + column - row])
+
+
+def side_by_side(parts: Sequence[Part], features: tuple[str, ...] = ()) -> ErrorModel:
+    """One model of all coordinates, whose errors are uncorrelated between the parts."""
+    d = sum(part.model.dim for part in parts)
+    size = d + d * d + d * (d + 1) // 2
+    b, reliability, spread = np.zeros(d), np.zeros(d), np.zeros((size, size))
+    for model, places in parts:
+        own = Part(model, places).parameters_in(d)
+        b[places], reliability[places], spread[np.ix_(own, own)] = model.offset, model.reliability, model.parameters_cov
+    joined = make_model(
+        "joined",
+        _blocks([(model.raw_cov, places) for model, places in parts]),
+        b=b,
+        B=_blocks([(model.slope, places) for model, places in parts]),
+        sample_size=min((model.sample_size for model, _ in parts if model.sample_size), default=0),
+        reliability=reliability,
+        features=features,
+        parts=tuple(parts),
+    )
+    return replace(joined, parameters_cov=spread)
+
+
+def _blocks(matrices: Sequence[tuple[Floats, Integers]]) -> Floats:
+    """One matrix that has each of these in its places, and zeros elsewhere."""
+    d = sum(len(places) for _, places in matrices)
+    full = np.zeros((d, d))
+    for matrix, places in matrices:
+        full[np.ix_(places, places)] = matrix
+    return full
 
 
 def pulled_back(B: Floats, Ω: Floats) -> Floats:
@@ -229,6 +297,13 @@ def non_negative(what: str, value: ArrayLike, shape: tuple[int | None, ...]) -> 
     return v
 
 
+def _model_to_plain(model: ErrorModel) -> dict[str, Any]:
+    if model.parts:
+        parts = [{"places": part.places.tolist(), "model": _model_to_plain(part.model)} for part in model.parts]
+        return {"kind": model.kind, "parts": parts, "features": list(model.features)}
+    return {name: _to_plain(getattr(model, name)) for name in model.__dataclass_fields__ if name != "parts"}
+
+
 def _to_plain(value: Any) -> Any:
     """Arrays as lists, with null for what is not known."""
     if isinstance(value, np.ndarray):
@@ -237,6 +312,8 @@ def _to_plain(value: Any) -> Any:
 
 
 def _from_plain(data: dict[str, Any]) -> ErrorModel:
+    if data["kind"] == "joined":
+        return _joined_from_plain(data)
     d = checks.integer("the length of offset", len(data["offset"]), 1)
     size = d + d * d + d * (d + 1) // 2
     kind = checks.one_of("kind", data["kind"], KINDS)
@@ -259,14 +336,28 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
         scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
         scale_std_error=non_negative("scale_std_error", checks.floats("scale_std_error", data["scale_std_error"], (d,))[None], (1, d))[0],
         notes={name: checks.number("notes", value, low=0.0) for name, value in data["notes"].items()},
-        features=_names_from_plain(data.get("features", []), d),
+        features=_names_of(data.get("features", []), d),
     )
 
 
-def _names_from_plain(names: Any, d: int) -> tuple[str, ...]:
+def _joined_from_plain(data: dict[str, Any]) -> ErrorModel:
+    parts = [
+        Part(_from_plain(part["model"]), np.array([checks.integer("places", place, 0) for place in part["places"]]))
+        for part in data["parts"]
+    ]
+    places = [place for part in parts for place in part.places.tolist()]
+    whole = bool(parts) and sorted(places) == list(range(len(places)))
+    if not whole or any(part.model.parts or part.places.size != part.model.dim for part in parts):
+        checks.refuse("parts", "be models of coordinates 0, 1, ..., each once", checks.shown(places))
+    return side_by_side(parts, _names_of(data["features"], len(places)))
+
+
+def _names_of(names: Any, d: int) -> tuple[str, ...]:
     """The names of all coordinates, or of none."""
-    if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(name, str) and name for name in names):
         checks.refuse("features", f"be {d} names, or none", checks.shown(names))
+    if len(set(names)) < len(names):
+        checks.refuse("features", "be different names", checks.shown(names))
     return tuple(names)
 
 

@@ -29,12 +29,25 @@ _ADVICE = {
     "biased": _UNBIAS,
     "misclassified": "What to do: give unbias(one-hot predictions) and error_cov_in(their mean) to a method that corrects for it.",
     "reported": "What to do: give the predictions as they are, and covariances(their variances), to a method that corrects for it.",
+    "joined": "What to do: give the predictions as they are, and this model as error_cov, to fit or estimate, which do all the rest.",
 }
 
 
 def describe(model: "ErrorModel", features: Sequence[str]) -> str:
     """What it is, how large the errors are, what was tested, and what to do; coordinates by name where `features` has them."""
     names = list(map(repr, features)) or [f"coordinate {j}" for j in range(model.dim)]
+    if not model.parts:
+        return "\n".join([*_lines(model, names), _advice(model)])
+    lines = [f"kind: joined, of {len(model.parts)} models whose errors are taken to be uncorrelated"]
+    for part in model.parts:
+        lines += ["", *_lines(part.model, [names[j] for j in part.places])]
+        if part.model.verdict == "undecided":
+            lines.append(cost_of_doubt(part.model))
+    return "\n".join([*lines, "", _advice(model)])
+
+
+def _lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
+    """All but what to do."""
     source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
     lines = [f"kind: {model.kind}, {source}"]
     if model.notes.get("left_out"):
@@ -43,7 +56,7 @@ def describe(model: "ErrorModel", features: Sequence[str]) -> str:
     lines += [f"{name_of_test(name, names)}: {test}" for name, test in model.tests.items()]
     if model.verdict:
         lines.append(f"the pairs say: {model.verdict}")
-    return "\n".join([*lines, _advice(model)])
+    return lines
 
 
 def _advice(model: "ErrorModel") -> str:

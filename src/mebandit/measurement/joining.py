@@ -1,0 +1,72 @@
+"""One error model for features whose errors are known from different sources."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.measurement.given import from_known
+from mebandit.measurement.model import ErrorModel, Part, side_by_side
+
+
+def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorModel:
+    """Models of different features as one: stress from validation pairs, steps from replicates, an activity from a confusion matrix.
+
+    Coordinates come in the order of the models; or, where all of them have names (`ErrorModel.named`), in that of `features`, of which
+    those that no model is about have no error. Between models errors are taken to be uncorrelated, and a prediction to depend on the truth
+    of its own model's features alone: evidence that is apart cannot say otherwise.
+
+    >>> stress, steps = from_known([0.3]).named("stress"), from_known([4.0]).named("steps")
+    >>> join(stress, steps, features=["one", "steps", "stress"]).error_cov.diagonal()
+    array([0. , 4. , 0.3])
+    """
+    if not models:
+        checks.refuse("models", "be one or more error models", "none")
+    for model in models:
+        _check(model)
+    names = [name for model in models for name in model.features]
+    _check_once(names)
+    nameless = any(not model.features for model in models)
+    order, places = [] if nameless else names, np.arange(sum(model.dim for model in models))
+    if features is not None:
+        order = _checked_order(features, names, nameless)
+        exact = [name for name in order if name not in names]
+        models += (from_known(np.zeros(len(exact))).named(*exact),) if exact else ()
+        places = np.array([order.index(name) for name in [*names, *exact]])
+    parts: list[Part] = []
+    for model in models:
+        own, places = places[: model.dim], places[model.dim :]
+        parts += [Part(part.model, own[part.places]) for part in model.parts] or [Part(model, own)]  # joined before: its parts
+    return side_by_side(parts, tuple(order))
+
+
+def _check(model: object) -> None:
+    """Refuse what cannot be one of several."""
+    if not isinstance(model, ErrorModel):
+        checks.refuse("models", "be error models", checks.shown(model), "Make one with from_known, from_validation, ...")
+    if model.kind == "reported":
+        remedy = "A log's error columns can be numbers for features with one variance (error_columns='0.3,variance')."
+        checks.refuse("models", "be of one error covariance for all rounds", "one of reported variances", remedy)
+    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
+        remedy = "Make it without `assume`."
+        checks.refuse("models", "be used as their validation pairs say", f"one used as classical whose pairs say {model.verdict}", remedy)
+
+
+def _checked_order(features: Sequence[str], names: Sequence[str], nameless: bool) -> list[str]:
+    """Names that are the order of all coordinates."""
+    if isinstance(features, str) or not all(isinstance(name, str) and name for name in features):
+        checks.refuse("features", "be names, in a list", checks.shown(features))
+    if nameless:
+        remedy = 'Name them: model.named("stress").'
+        checks.refuse("models", "have names for their coordinates, for `features` to be their order", "a model without", remedy)
+    _check_once(features)
+    for name in names:
+        if name not in features:
+            checks.refuse("features", "have all that the models are about", f"no {name!r}", "Name it too, where it belongs.")
+    return list(features)
+
+
+def _check_once(names: Sequence[str]) -> None:
+    for name in names:
+        if list(names).count(name) > 1:
+            checks.refuse("features", "be named once each", f"{name!r} twice")
