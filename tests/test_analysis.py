@@ -1081,7 +1081,14 @@ def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
     done = run("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--on-bad", "set-aside", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 row was set aside" in done.stdout
-    assert (tmp_path / "set_aside.csv").read_text().count("\n") == 2
+    aside = (tmp_path / "set_aside.csv").read_text()
+    assert aside.count("\n") == 2
+    again = ("fit", "log.csv", "--predicted", "one,stress", "--error-cov", "0,0.5", "--on-bad", "set-aside", "--set-aside")
+    assert run(*again, "set_aside.csv", cwd=tmp_path).returncode == 0
+    (tmp_path / "other.csv").write_text("action,reward\n1,2.0\n")
+    done = run(*again, "other.csv", cwd=tmp_path)
+    assert done.stderr.startswith("mebandit: the file to write must be new, or an earlier one of its kind; got other.csv, which holds")
+    assert (tmp_path / "other.csv").read_text() == "action,reward\n1,2.0\n"
 
 
 def test_error_models_are_made_from_files(tmp_path: Path) -> None:
@@ -1123,6 +1130,11 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         done = run("error-model", *options, "--out", "bad.json", cwd=tmp_path)
         assert done.stderr == f"mebandit: {sentence}\n"
         assert not (tmp_path / "bad.json").exists()
+    log = (tmp_path / "readings.csv").read_bytes()
+    done = run("error-model", *pairs, "--out", "readings.csv", cwd=tmp_path)
+    assert done.stderr.startswith("mebandit: the file to write must be new, or an earlier one of its kind; got readings.csv, which holds")
+    assert (tmp_path / "readings.csv").read_bytes() == log
+    assert run("error-model", *pairs, "--out", "again.json", cwd=tmp_path).returncode == 0
     done = run("error-model", "labelled.csv", "--confusion", "--out", "bad.json", cwd=tmp_path)
     assert done.stderr.startswith("mebandit: labelled.csv must be a CSV of numbers without a header; got")
 

@@ -95,6 +95,21 @@ def test_a_refused_export_says_why_and_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("to", "ending"), [("mrt", "csv"), ("mrt", "parquet"), ("obp", "npz")])
+def test_an_export_takes_the_place_of_an_earlier_one_and_of_nothing_else(to: str, ending: str, tmp_path: Path) -> None:
+    log, path = adaptive_log(30, seed=20), tmp_path / f"log.{ending}"
+    assert mb.export(log, path, to=to, predicted=["x_0", "x_1"]) == 30
+    assert mb.export(adaptive_log(40, seed=21), path, to=to, predicted=["x_0", "x_1"]) == 40
+    frame = pd.DataFrame({name: value for name, value in log.items() if value.ndim == 1})
+    write: dict[str, Any] = {"csv": frame.to_csv, "parquet": frame.to_parquet, "npz": lambda path: np.savez(path, **log)}
+    write[ending](path)
+    for before in (path.read_bytes(), b"neither"):
+        path.write_bytes(before)
+        with pytest.raises(mb.LogError, match=r"the file to write must be new, or an earlier one of its kind; got .*, which holds"):
+            mb.export(log, path, to=to, predicted=["x_0", "x_1"])
+        assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_an_export_that_breaks_off_leaves_no_file(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = iter([export._mrt_table])

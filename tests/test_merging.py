@@ -99,6 +99,7 @@ def test_what_cannot_be_merged_is_refused_in_one_sentence(tmp_path: Path) -> Non
     site(2, mb.robust_ucb(2, 3, horizon=99), rounds=5).save(tmp_path / "r2.json")
     (tmp_path / "broken.json").write_text((tmp_path / "a.json").read_text().replace("1", "2", 1))
     before = (tmp_path / "a.json").read_bytes()
+    (tmp_path / "log.csv").write_text("action,reward\n1,2.0\n")
     for arguments, sentence in (
         (["a.json", "floor.json", "--out", "o.json"], "floor.json: the learner to merge must run the same policy; got LinearPolicy("),
         (["a.json", "dim.json", "--out", "o.json"], "dim.json: the learner to merge must run the same policy; got LinearPolicy("),
@@ -107,6 +108,7 @@ def test_what_cannot_be_merged_is_refused_in_one_sentence(tmp_path: Path) -> Non
         (["a.json", "broken.json", "--out", "o.json"], "state file must be"),
         (["a.json", "none.json", "--out", "o.json"], "state file must be readable; got none.json"),
         (["a.json", "dim.json", "--out", "a.json"], "the file to write must be another one than what is read; got a.json for both."),
+        (["a.json", "dim.json", "--out", "log.csv"], "the file to write must be new, or an earlier one of its kind; got log.csv, which"),
         (["a.json", "dim.json", "--out", "none/o.json"], "the file to write must be in a folder that can be written to; got none/o.json."),
     ):
         done = merge(*arguments, cwd=tmp_path)
@@ -115,3 +117,4 @@ def test_what_cannot_be_merged_is_refused_in_one_sentence(tmp_path: Path) -> Non
         assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "o.json").exists()
     assert (tmp_path / "a.json").read_bytes() == before
+    assert (tmp_path / "log.csv").read_text() == "action,reward\n1,2.0\n"

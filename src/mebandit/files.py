@@ -1,7 +1,7 @@
 """Files that are there in full or not at all."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -46,11 +46,24 @@ def folder_for_results(path: Path | None) -> Iterator[Path | None]:
                 folder.rmdir()
 
 
-def check_output(path: str | Path, inputs: Iterable[object]) -> None:
-    """Refuse to write over what is being read, or where nothing can be written, before any computing."""
+def begins_with(mark: str) -> Callable[[Path], bool]:
+    """Whether a file has a mark at its beginning."""
+
+    def has(path: Path) -> bool:
+        with path.open("rb") as file:
+            return mark.encode() in file.read(80)
+
+    return has
+
+
+def check_output(path: str | Path, inputs: Iterable[object], ours: Callable[[Path], bool]) -> None:
+    """Refuse to write over what is being read, over what is not `ours` to replace, or where nothing can be written; before computing."""
     target = Path(path)
     for given in inputs:
         if isinstance(given, (str, Path)) and target.exists() and Path(given).exists() and target.samefile(given):
             raise LogError(f"the file to write must be another one than what is read; got {path} for both.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise LogError(f"the file to write must be in a folder that can be written to; got {path}.")
+    if target.is_dir() or (target.is_file() and target.stat().st_size and not ours(target)):
+        remedy = "Name another, or take that one away first."
+        raise LogError(f"the file to write must be new, or an earlier one of its kind; got {path}, which holds something else. {remedy}")

@@ -20,7 +20,7 @@ from mebandit.analysis.off_policy import forecast_of
 from mebandit.analysis.reading import open_reading
 from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
-from mebandit.files import check_output, write_whole
+from mebandit.files import begins_with, check_output, write_whole
 from mebandit.progress import Show
 from mebandit.values import Booleans, Floats, Integers
 
@@ -46,7 +46,8 @@ def export(
 ) -> int:
     """Write a log to `path` in the layout `to`, "obp" (.npz) or "mrt" (.csv, .parquet); returns the number of rounds.
 
-    `log` and its columns are as in `mebandit.fit`; a row that breaks a rule is refused. The file is there in full or not at all.
+    `log` and its columns are as in `mebandit.fit`; a row that breaks a rule is refused. The file is there in full or not at all, and never
+    in place of one that is no export.
 
     >>> import numpy as np, tempfile
     >>> log = {"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}
@@ -74,7 +75,7 @@ def export(
         progress=progress,
     )
     source = reading.source
-    check_output(target, source.parts)
+    check_output(target, source.parts, ours=_is_export)
     if to == "mrt":
         _check_mrt(source)
     rows = int(reading.count(may_set_aside=False).sums.rounds.sum())  # all good; also finds which CSV must be read as text
@@ -95,6 +96,19 @@ def _check_mrt(source: Source) -> None:
     for name in source.columns.predicted:
         if name in MRT:
             checks.refuse("predicted", f"have names other than {', '.join(MRT)}, which the layout has itself", checks.shown(name))
+
+
+def _is_export(path: Path) -> bool:
+    """Whether a file is an earlier export, by the names in it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.suffix not in PARQUET:
+        return begins_with("n_rounds.npy" if path.suffix == ".npz" else ",".join(f'"{name}"' for name in MRT[:3]))(path)
+    try:
+        return tuple(pq.read_schema(path).names[: len(MRT)]) == MRT
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def _write_obp(source: Source, path: Path, rows: int) -> None:

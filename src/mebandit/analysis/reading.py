@@ -18,7 +18,7 @@ from mebandit.analysis.formats import Columns, Fault, read_matrix
 from mebandit.analysis.source import Block, Source, open_log
 from mebandit.checks import LogError
 from mebandit.correction import Correction
-from mebandit.files import check_output, write_whole
+from mebandit.files import begins_with, check_output, write_whole
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, crossproducts
 from mebandit.progress import Show
@@ -73,7 +73,7 @@ class Reading:
             remedy = "Add on_bad='set-aside' (--on-bad set-aside)."
             checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
         if on_bad == "set-aside" and set_aside is not None:
-            check_output(set_aside, self.source.parts)
+            check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
         counted = self.source.through(lambda block: Counted(work(block), block.faults), Counted.merge, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1

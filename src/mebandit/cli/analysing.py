@@ -15,8 +15,9 @@ from mebandit import checks, measurement
 from mebandit.checks import InvalidInput
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.files import check_output
+from mebandit.files import begins_with, check_output
 from mebandit.measurement import ErrorModel
+from mebandit.measurement.model import FORMAT
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
@@ -119,7 +120,7 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
       mebandit error-model stress.json steps.json --join --predicted one,stress,steps --out model.json
     """
     kind = _kind_of_evidence(given)
-    check_output(out, evidence)
+    check_output(out, evidence, ours=begins_with(FORMAT))
     names = given["predicted"].split(",") if given["predicted"] else []
     if kind == "join":
         model = measurement.join(*map(ErrorModel.load, evidence), features=names or None)

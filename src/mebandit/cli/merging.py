@@ -7,8 +7,8 @@ import click
 from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.cli.terminal import commands, print_table
-from mebandit.files import check_output
-from mebandit.learner import Learner
+from mebandit.files import begins_with, check_output
+from mebandit.learner import FORMAT, Learner
 
 
 @commands.command()
@@ -25,7 +25,7 @@ def merge(states: tuple[Path, ...], out: Path) -> None:
     """
     if len(states) < 2:
         checks.refuse("the states to merge", "be at least two files", f"{len(states)}")
-    check_output(out, states)
+    check_output(out, states, ours=begins_with(FORMAT))
     sites = [Learner.load(path) for path in states]
     pooled = sites[0]
     for path, site in zip(states[1:], sites[1:], strict=True):
