@@ -946,9 +946,17 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
     log["calm"], log["other"] = rng.normal(size=(2, len(log)))
     read, given = (mb.fit(log, predicted="calm,stress", error_cov=error) for error in (str(tmp_path / "model.json"), model))
     np.testing.assert_array_equal(read.best.covariance, given.best.covariance)
-    mb.fit(log, predicted="other,stress", error_cov=model)  # other names are no other order
-    with pytest.raises(mb.InvalidInput, match="the features must be in the order of the error model, calm, stress; got stress, calm"):
-        mb.fit(log, predicted="stress,calm", error_cov=model)
+    mb.fit(log, predicted="other,stress", error_cov=model.named())
+    mb.fit(log, predicted="other,stress", error_cov=model.named("other", "stress"))
+    for named, sentence in {
+        "stress,calm": r"be of the log's features, stress, calm, in their order; got one of calm, stress\. Name them in that order",
+        "other,stress": r"be of the log's features, other, stress, in their order; got one of calm, stress\. If they are the same",
+        "calm,stress,other": r"be of the log's 3 features; got one of 2 \(calm, stress\)\. Models of some features each can be joined",
+    }.items():
+        with pytest.raises(mb.InvalidInput, match=f"^the error model must {sentence}"):
+            mb.fit(log, predicted=named, error_cov=model)
+        with pytest.raises(mb.InvalidInput, match=f"^validation must {sentence}"):
+            mb.fit(log, predicted=named, error_cov=0.1, validation=model)
 
 
 def test_a_missing_column_is_told_with_its_option() -> None:
@@ -1054,7 +1062,7 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
     assert used is not None
     assert used.verdict == "yellow"
     assert said(log, "kind of error", error_cov=biased) is None
-    with pytest.raises(mb.InvalidInput, match="validation must be of the log's 1 features; got a model of 2"):
+    with pytest.raises(mb.InvalidInput, match="validation must be of the log's 1 features; got one of 2"):
         mb.fit(log, predicted="stress", error_cov=0.1, validation=mb.measurement.from_validation(t + shared, t))
     for nothing in (mb.measurement.from_known(0.1, 1), "model.json"):
         with pytest.raises(
@@ -1167,13 +1175,14 @@ def test_error_models_of_different_features_are_joined_from_files(tmp_path: Path
     rng = np.random.default_rng(21)
     who, n = np.repeat(np.arange(300), 2), 20_000
     steps, true = rng.normal(2, 1, n), rng.integers(0, 2, n)
-    readings = pd.DataFrame({"person": who, "steps": rng.normal(0, 1, 300)[who] + rng.normal(0, 0.6, 600)})
+    readings = pd.DataFrame({"person": who, "seen": rng.normal(0, 1, 300)[who] + rng.normal(0, 0.6, 600)})
     readings.to_csv(tmp_path / "readings.csv", index=False)
     np.savetxt(tmp_path / "counts.csv", [[800, 200], [200, 800]], delimiter=",", fmt="%d")
     made = [
-        ("readings.csv", "--predicted", "steps", "--subject", "person", "--out", "steps.json"),
-        ("counts.csv", "--confusion", "--predicted", "idle,active", "--out", "activity.json"),
-        ("activity.json", "steps.json", "--join", "--predicted", "steps,hour,idle,active", "--out", "model.json"),
+        ("readings.csv", "--predicted", "seen", "--subject", "person", "--features", "steps", "--out", "steps.json"),
+        ("counts.csv", "--confusion", "--out", "nameless.json"),
+        ("counts.csv", "--confusion", "--features", "idle,active", "--out", "activity.json"),
+        ("activity.json", "steps.json", "--join", "--features", "steps, hour, idle, active", "--out", "model.json"),
     ]
     for arguments in made:
         done = run("error-model", *arguments, cwd=tmp_path)
@@ -1191,6 +1200,8 @@ def test_error_models_of_different_features_are_joined_from_files(tmp_path: Path
     away = np.array(found["estimates"]["dr"]["theta"]) - [[0.5, 0.0, 0.0, 0.0], [1.0, -1.0, 0.0, 2.0]]
     assert (np.abs(away) < 4.5 * np.array(found["estimates"]["dr"]["std_error"])).all()
     assert found["error"]["kind"] == "joined"
+    done = run("error-model", "nameless.json", "steps.json", "--join", "--features", "a,b,steps", "--out", "bad.json", cwd=tmp_path)
+    assert done.stderr.startswith("mebandit: nameless.json must have names, to find its place among --features; got none.")
 
 
 def test_the_command_warns_in_one_line_and_on_the_page(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
 from mebandit.analysis.one_pass import Once, Uneven, gathered, known_rows
-from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
+from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, check_features, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.estimators import (
@@ -220,22 +220,21 @@ def fit(
         workers=workers,
         progress=progress,
     )
-    _check_validation(validation, len(reading.source.columns.predicted))
+    _check_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
     return _Steps(reading, options, chosen, floor).analysis(validation, settings, on_bad=on_bad, set_aside=set_aside)
 
 
-def _check_validation(validation: Any, d: int) -> None:
+def _check_validation(validation: Any, features: tuple[str, ...]) -> None:
     """Refuse what says nothing of the error's size or kind."""
     if validation is None:
         return
     if not isinstance(validation, ErrorModel) or not (validation.verdict or validation.kind == "replicates"):
         got = f"one of kind {validation.kind!r}" if isinstance(validation, ErrorModel) else checks.shown(validation)
         checks.refuse("validation", "be an error model from pairs of prediction and truth, or from replicates", got)
-    if validation.dim != d:
-        checks.refuse("validation", f"be of the log's {d} features", f"a model of {validation.dim}")
+    check_features("validation", validation, features)
 
 
 def compile_ahead(progress: Show = None) -> None:

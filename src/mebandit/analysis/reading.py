@@ -158,13 +158,8 @@ def error_of(given: Any, columns: Columns) -> Correction:
     """What was given as `error_cov`, and the columns of the log that say more."""
     d = len(columns.predicted)
     model = given if isinstance(given, ErrorModel) else None
-    if model is not None and model.dim != d:
-        checks.refuse("the error model", f"be of the log's {d} features", f"one of {model.dim}")
-    if model is not None and model.features != columns.predicted and sorted(model.features) == sorted(columns.predicted):
-        remedy = "Name them in that order (predicted=, --predicted)."
-        checks.refuse(
-            "the features", f"be in the order of the error model, {', '.join(model.features)}", ", ".join(columns.predicted), remedy
-        )
+    if model is not None:
+        check_features("the error model", model, columns.predicted)
     if columns.error:
         if given is not None and (model is None or model.kind != "reported"):
             remedy = "Only a model of reported variances (measurement.from_variances) goes with columns."
@@ -176,6 +171,21 @@ def error_of(given: Any, columns: Columns) -> Correction:
     if model is not None:
         return Correction(model.error_cov, False, model)
     return Correction(checks.covariance("error_cov", given, d), False)
+
+
+def check_features(what: str, model: ErrorModel, features: tuple[str, ...]) -> None:
+    """Refuse a model of other features, or of the same in another order."""
+    d, named = len(features), f" ({', '.join(model.features)})" if model.features else ""
+    if model.dim != d:
+        remedy = "Models of some features each can be joined (measurement.join, mebandit error-model --join)."
+        checks.refuse(what, f"be of the log's {d} features", f"one of {model.dim}{named}", remedy if model.dim < d else "")
+    if model.features and model.features != features:
+        remedy = "If they are the same under other names, give it these (model.named, mebandit error-model --features)."
+        if sorted(model.features) == sorted(features):
+            remedy = "Name them in that order (predicted=, --predicted)."
+        checks.refuse(
+            what, f"be of the log's features, {', '.join(features)}, in their order", f"one of {', '.join(model.features)}", remedy
+        )
 
 
 def read_error_cov(path: str | Path, d: int) -> Floats:

@@ -100,7 +100,7 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 
 @commands.command("error-model")
 @click.argument("evidence", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--predicted", help="Columns of the predictions, with commas; with --join, all features of the log in their order.")
+@click.option("--predicted", help="Columns of the predictions, with commas.")
 @click.option("--truth", help="Columns of the truth, in the same order: EVIDENCE holds validation pairs.")
 @click.option("--variances", help="With --truth: columns of the error variances that the predictions report of themselves.")
 @click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
@@ -108,6 +108,7 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 @click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
 @click.option("--join", is_flag=True, help="EVIDENCE are error models of different features, whose errors are uncorrelated.")
 @click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
+@click.option("--features", help="What the log calls them, with commas, if not as --predicted; with --join, all that it has, in order.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
 def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
     """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix; or join what was learnt.
@@ -116,29 +117,32 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --out model.json
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --variances v0,v1 --out model.json
       mebandit error-model readings.csv --predicted x0,x1 --subject person --out model.json
-      mebandit error-model counts.csv --confusion --out model.json
-      mebandit error-model stress.json steps.json --join --predicted one,stress,steps --out model.json
+      mebandit error-model counts.csv --confusion --features idle,active --out model.json
+      mebandit error-model stress.json steps.json --join --features one,stress,steps --out model.json
     """
     kind = _kind_of_evidence(given)
     check_output(out, evidence, ours=begins_with(FORMAT))
-    names = given["predicted"].split(",") if given["predicted"] else []
+    columns, names = _split(given["predicted"]), _split(given["features"])
     if kind == "join":
-        model = measurement.join(*map(ErrorModel.load, evidence), features=names or None)
+        model = _joined(evidence, names)
     elif len(evidence) == 1:
-        model = _learned(kind, evidence[0], names, given).named(*names)
+        model = _learned(kind, evidence[0], columns, given).named(*(names or columns))
     else:
         raise InvalidInput(f"the evidence must be one file with --{kind}; got {len(evidence)}. --join joins models made from one each.")
     model.save(out)
     click.echo(model.describe())
-    click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
+    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
+        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it all the same, as --assume says, and warns.")
+    else:
+        click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
     click.echo(f"Error model: {out.resolve()}")
 
 
 GOES_WITH = {
-    "truth": ("predicted", "variances", "assume"),
-    "subject": ("predicted", "averaged"),
-    "confusion": ("predicted",),
-    "join": ("predicted",),
+    "truth": ("predicted", "variances", "assume", "features"),
+    "subject": ("predicted", "averaged", "features"),
+    "confusion": ("features",),
+    "join": ("features",),
 }
 """the options that say what the evidence is, each with those that say more of it"""
 
@@ -162,6 +166,20 @@ def _kind_of_evidence(given: dict[str, Any]) -> str:
     return kind
 
 
+def _split(text: str | None) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",")] if text else []
+
+
+def _joined(paths: tuple[Path, ...], features: list[str]) -> ErrorModel:
+    """The models of some files as one."""
+    models = [ErrorModel.load(path) for path in paths]
+    for path, model in zip(paths, models, strict=True):
+        if features and not model.features:
+            raise InvalidInput(f"{path} must have names, to find its place among --features; got none. Make it again with --features.")
+    return measurement.join(*models, features=features or None)
+
+
 def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> ErrorModel:
     """The error model that a file is evidence of."""
     from mebandit.analysis.formats import read_matrix, read_numbers
@@ -170,10 +188,10 @@ def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> 
         return measurement.from_confusion(read_matrix(path))
     if kind == "subject":
         return measurement.from_replicates(_stacked(path, names, given["subject"]), averaged=given["averaged"] or 1)
-    x, truth = read_numbers(path, names), read_numbers(path, given["truth"].split(","))
+    x, truth = read_numbers(path, names), read_numbers(path, _split(given["truth"]))
     if given["variances"] is None:
         return measurement.from_validation(x, truth, assume=given["assume"])
-    return measurement.from_variances(read_numbers(path, given["variances"].split(",")), predicted=x, truth=truth)
+    return measurement.from_variances(read_numbers(path, _split(given["variances"])), predicted=x, truth=truth)
 
 
 def _stacked(path: Path, names: list[str], subject: str) -> Any:
