@@ -1127,6 +1127,13 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         (*seen, "--subject", "person", "--assume", "biased"): "--assume must go with --truth; got it with --subject.",
         (*pairs, "--averaged", "2"): "--averaged must go with --subject; got it with --truth.",
         (*pairs, "--variances", "v", "--assume", "biased"): "--assume must go without --variances, which are of classical error; got both.",
+        (
+            "pairs.csv",
+            "--predicted",
+            "",
+            "--truth",
+            "true",
+        ): "pairs.csv must have a column ''; got none of that name. It has 'seen', 'true'.",
         ("pairs.csv", "--truth", "true"): "--predicted must name the columns of the predictions, with --truth; got nothing.",
         (*pairs[:1], *pairs): "the evidence must be one file with --truth; got 2. --join joins models made from one each.",
         ("model.json", "--join", "--averaged", "2"): "--averaged must go with --subject; got it with --join.",

@@ -109,6 +109,34 @@ def test_calibration_that_leaves_no_variance_has_no_solution_instead_of_one_of_r
         mb.estimate(seen, actions, x[:, 0] * actions, np.full(100, 0.5), error, method="rc")
 
 
+@pytest.mark.parametrize("varying", [False, True])
+def test_what_a_constant_feature_is_does_not_matter_to_regression_calibration(varying: bool) -> None:
+    """A column of c with another c: its coefficient is divided by it, and nothing else changes."""
+    rng = np.random.default_rng(0)
+    x, v, actions = 3 + rng.normal(size=500), rng.uniform(0.3, 0.7, 500), rng.integers(0, 2, 500)
+    seen, rewards = x + rng.normal(size=500) * np.sqrt(v), x * actions + rng.normal(size=500)
+    error = np.zeros((500, 2, 2))
+    error[:, 1, 1] = v if varying else 0.5
+    found = [
+        mb.estimate(np.c_[np.full(500, c), seen], actions, rewards, np.full(500, 0.5), error if varying else error[0], method="rc")
+        for c in (1.0, 0.1, 1 / 3, 0.7, 100.0, 1e6 / 7)
+    ]
+    for own, c in zip(found, (1.0, 0.1, 1 / 3, 0.7, 100.0, 1e6 / 7), strict=True):
+        np.testing.assert_allclose(own.theta * [c, 1.0], found[0].theta, rtol=1e-6)
+        np.testing.assert_allclose(own.std_error * [c, 1.0], found[0].std_error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-4, 1.0, 1e6])
+def test_units_do_not_decide_whether_regression_calibration_has_a_solution(unit: float) -> None:
+    """A sensor that reads 0 in all rounds of an action; a feature that goes with it tells what it would have read."""
+    rng = np.random.default_rng(3)
+    x, actions = rng.normal(size=(400, 2)) @ [[1.0, 0.8], [0.0, 0.6]], rng.integers(0, 2, 400)
+    seen = np.c_[np.where(actions == 1, 0.0, x[:, 0]), x[:, 1] + 0.5 * rng.normal(size=400)]
+    scale = np.array([unit, 1.0])
+    found = mb.estimate(seen * scale, actions, x[:, 1], np.full(400, 0.5), np.diag([0.2, 0.25] * scale**2), method="rc", ridge=0.0)
+    assert np.isfinite(found.theta).all()
+
+
 @pytest.mark.parametrize("method", ["ridge", "naive", "meb", "dr", "rc"])
 def test_an_arm_that_was_never_taken_is_an_error_in_every_method(method: str) -> None:
     with pytest.raises(mb.SingularMoments, match="theta of action 1 must be identified by the data; got 0 rounds"):

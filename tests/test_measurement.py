@@ -577,6 +577,9 @@ JOINED_DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
         0, {"places": [0, 2], "model": {"kind": "joined", "parts": data["parts"][:1], "features": []}}
     ),
     "names": lambda data: data.update(features=["a"]),
+    "reported part": lambda data: data["parts"][0]["model"].update(kind="reported"),
+    "part against its pairs": lambda data: data["parts"][0]["model"].update(kind="classical", verdict="berkson"),
+    "undecided without its cost": lambda data: data["parts"][0]["model"].update(kind="classical", verdict="undecided"),
 }
 
 
@@ -665,6 +668,8 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "joined without place": (lambda: join(from_known([0.1]).named("a"), features=["b"]), "features"),
     "order with repetitions": (lambda: join(from_known([0.1]).named("a"), features=["a", "b", "b"]), "features"),
     "order as a text": (lambda: join(from_known([0.1]).named("a"), features="a"), "features"),
+    "order as a set": (lambda: join(from_known([0.1]).named("a"), features={"a", "b"}), "features"),  # type: ignore[arg-type]
+    "order as a number": (lambda: join(from_known([0.1]).named("a"), features=3), "features"),  # type: ignore[arg-type]
     "too many names": (lambda: from_known([0.1]).named("a", "b"), "features"),
     "the same name twice": (lambda: from_known([0.1, 0.2]).named("a", "a"), "features"),
 }

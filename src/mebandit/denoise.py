@@ -73,6 +73,8 @@ def mapped(x: Floats, matrix: Floats, offset: Floats) -> Floats:
 def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:
     """From the mean and covariance of x̃ and the mean Σe."""
     variance = np.diag(cov)
-    scale = np.sqrt(np.where(variance > 1e-14 * mean**2, variance, 1.0))
-    values, vectors = np.linalg.eigh((cov - error) / np.outer(scale, scale))
+    moves = variance > 1e-14 * mean**2
+    scale = np.sqrt(np.where(moves, variance, 1.0))
+    spread = np.where(np.outer(moves, moves), cov, 0.0)  # of what is constant, cov has nothing but rounding
+    values, vectors = np.linalg.eigh((spread - error) / np.outer(scale, scale))
     return Calibration(mean, scale, (vectors * np.maximum(values, 0.0)) @ vectors.T)

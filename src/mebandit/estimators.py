@@ -109,8 +109,9 @@ def solve(
 
 
 def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
-    """Whether rounding alone keeps matrices (K, p, p) from being singular, in the units in which the diagonal of `gram` is 1."""
-    diagonal = np.einsum("kii->ki", gram)
+    """Whether rounding alone keeps matrices (K, p, p) from being singular, in the units in which the diagonal of `gram` is 1, or theirs
+    where that is larger."""
+    diagonal = np.maximum(np.einsum("kii->ki", gram), np.einsum("kii->ki", matrix))
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values = np.abs(np.linalg.eigvalsh(matrix / (size[:, :, None] * size[:, None, :])))
     return np.asarray(values.min(axis=1) <= 1e-13 * np.maximum(values.max(axis=1), 1.0))

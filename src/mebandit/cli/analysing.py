@@ -168,7 +168,7 @@ def _kind_of_evidence(given: dict[str, Any]) -> str:
 
 def _split(text: str | None) -> list[str]:
     """Names with commas between them."""
-    return [name.strip() for name in text.split(",")] if text else []
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 def _joined(paths: tuple[Path, ...], features: list[str]) -> ErrorModel:

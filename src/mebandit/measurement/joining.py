@@ -6,7 +6,7 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.measurement.given import from_known
-from mebandit.measurement.model import ErrorModel, Part, side_by_side
+from mebandit.measurement.model import ErrorModel, Part, check_joinable, side_by_side
 
 
 def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorModel:
@@ -23,7 +23,9 @@ def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorMod
     if not models:
         checks.refuse("models", "be one or more error models", "none")
     for model in models:
-        _check(model)
+        if not isinstance(model, ErrorModel):
+            checks.refuse("models", "be error models", checks.shown(model), "Make one with from_known, from_validation, ...")
+        check_joinable(model)
     names = [name for model in models for name in model.features]
     _check_once(names)
     nameless = any(not model.features for model in models)
@@ -40,21 +42,9 @@ def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorMod
     return side_by_side(parts, tuple(order))
 
 
-def _check(model: object) -> None:
-    """Refuse what cannot be one of several."""
-    if not isinstance(model, ErrorModel):
-        checks.refuse("models", "be error models", checks.shown(model), "Make one with from_known, from_validation, ...")
-    if model.kind == "reported":
-        remedy = "A log's error columns can be numbers for features with one variance (error_columns='0.3,variance')."
-        checks.refuse("models", "be of one error covariance for all rounds", "one of reported variances", remedy)
-    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
-        remedy = "Make it without `assume`."
-        checks.refuse("models", "be used as their validation pairs say", f"one used as classical whose pairs say {model.verdict}", remedy)
-
-
 def _checked_order(features: Sequence[str], names: Sequence[str], nameless: bool) -> list[str]:
     """Names that are the order of all coordinates."""
-    if isinstance(features, str) or not all(isinstance(name, str) and name for name in features):
+    if not isinstance(features, (list, tuple)) or not all(isinstance(name, str) and name for name in features):
         checks.refuse("features", "be names, in a list", checks.shown(features))
     if nameless:
         remedy = 'Name them: model.named("stress").'

@@ -223,6 +223,16 @@ def side_by_side(parts: Sequence[Part], features: tuple[str, ...] = ()) -> Error
     return replace(joined, parameters_cov=spread)
 
 
+def check_joinable(model: ErrorModel) -> None:
+    """Refuse what cannot be one of several."""
+    if model.kind == "reported":
+        remedy = "A log's error columns can be numbers for features with one variance (error_columns='0.3,variance')."
+        checks.refuse("models", "be of one error covariance for all rounds", "one of reported variances", remedy)
+    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
+        remedy = "Make it without `assume`."
+        checks.refuse("models", "be used as their validation pairs say", f"one used as classical whose pairs say {model.verdict}", remedy)
+
+
 def _blocks(matrices: Sequence[tuple[Floats, Integers]]) -> Floats:
     """One matrix that has each of these in its places, and zeros elsewhere."""
     d = sum(len(places) for _, places in matrices)
@@ -335,7 +345,7 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
         prevalence=checks.probabilities("prevalence", q, np.ones(d, dtype=np.bool_)) if q.size else q,
         scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
         scale_std_error=non_negative("scale_std_error", checks.floats("scale_std_error", data["scale_std_error"], (d,))[None], (1, d))[0],
-        notes={name: checks.number("notes", value, low=0.0) for name, value in data["notes"].items()},
+        notes=_notes_from_plain(data["notes"], data["verdict"]),
         features=_names_of(data.get("features", []), d),
     )
 
@@ -349,6 +359,8 @@ def _joined_from_plain(data: dict[str, Any]) -> ErrorModel:
     whole = bool(parts) and sorted(places) == list(range(len(places)))
     if not whole or any(part.model.parts or part.places.size != part.model.dim for part in parts):
         checks.refuse("parts", "be models of coordinates 0, 1, ..., each once", checks.shown(places))
+    for part in parts:
+        check_joinable(part.model)
     return side_by_side(parts, _names_of(data["features"], len(places)))
 
 
@@ -359,6 +371,12 @@ def _names_of(names: Any, d: int) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         checks.refuse("features", "be different names", checks.shown(names))
     return tuple(names)
+
+
+def _notes_from_plain(notes: dict[str, Any], verdict: str) -> dict[str, float]:
+    if verdict == "undecided" and "factor" not in notes:
+        checks.refuse("notes", "say what a wrong choice would cost, where the verdict is undecided", "no factor")
+    return {name: checks.number("notes", value, low=0.0) for name, value in notes.items()}
 
 
 def _test_from_plain(name: str, values: list[Any], d: int) -> ChiSquare:
