@@ -1164,6 +1164,10 @@ def test_error_models_of_classes_and_of_reported_variances_are_made_from_files(t
     assert done.returncode == 0, done.stderr
     wanted = mb.measurement.from_confusion(counts)
     np.testing.assert_array_equal(mb.ErrorModel.load(tmp_path / "classes.json").parameters_cov, wanted.parameters_cov)
+    done = run("error-model", "counts.csv", "--confusion", "--reference", "1", "--features", "idle", "--out", "idle.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wanted = mb.measurement.from_confusion(counts, reference=1)
+    np.testing.assert_array_equal(mb.ErrorModel.load(tmp_path / "idle.json").parameters_cov, wanted.parameters_cov)
     rng = np.random.default_rng(9)
     truth, v = rng.normal(0, 1, (500, 2)), rng.uniform(0.1, 1, (500, 2))
     predicted = truth + rng.normal(0, np.sqrt(2 * v))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mebandit import checks
 from mebandit.denoise import mapped
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, pack
@@ -40,6 +41,7 @@ class Correction:
             return replace(self, mean_cov=raw.mean_error(None))
         if self.model is None:
             return self
+        _check_classes(self.model, raw)
         total = self.unbiased(raw).full[0].sum(axis=0)
         return replace(self, mean_cov=self.model.error_cov_in(total[0, 1:-1] / total[0, 0]))
 
@@ -73,5 +75,21 @@ class Correction:
         return A, -A @ self.model.offset
 
     def to_plain(self) -> dict[str, Any]:
-        kind = "known" if self.model is None else self.model.kind
-        return {"kind": kind, "varies": self.varying, "mean_cov": self.mean_cov.tolist()}
+        kind, unbiases = ("known", False) if self.model is None else (self.model.kind, self.model.unbiases)
+        return {"kind": kind, "varies": self.varying, "unbiases": unbiases, "mean_cov": self.mean_cov.tolist()}
+
+
+def _check_classes(model: ErrorModel, raw: Crossproducts) -> None:
+    """Where a confusion matrix says what the error is, x̃ must be predicted classes: x̃_i² = x̃_i, x̃_i x̃_j = 0, and one of them is 1 but for a
+    reference class. The sums of these over the log tell."""
+    sums = raw.full[0].sum(axis=0)
+    for own, places in model.pieces:
+        if own.kind != "misclassified":
+            continue
+        n, total, products = sums[0, 0], sums[0, 1 + places], sums[np.ix_(1 + places, 1 + places)]
+        off = [products - np.diag(total), total.sum() - n if own.prevalence.size == own.dim else 0.0]
+        if max(np.abs(away).max() for away in off) > 1e-9 * n:
+            names = ", ".join(model.features[j] if model.features else f"coordinate {j}" for j in places)
+            rule = "be 1 for the class that was predicted and 0 for all others, in every round, for a confusion matrix to be of their error"
+            remedy = "Of probabilities of classes, the error is found by from_validation."
+            checks.refuse(f"the predicted classes ({names})", rule, "other values", remedy)

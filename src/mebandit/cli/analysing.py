@@ -106,6 +106,7 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 @click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
 @click.option("--averaged", type=click.IntRange(min=1), help="With --subject: readings that the log's prediction averages.  [default: 1]")
 @click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
+@click.option("--reference", type=click.IntRange(min=0), help="With --confusion: the class, from 0, that has no column, for an intercept.")
 @click.option("--join", is_flag=True, help="EVIDENCE are error models of different features, whose errors are uncorrelated.")
 @click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
 @click.option("--features", help="What the log calls them, with commas, if not as --predicted; with --join, all that it has, in order.")
@@ -141,7 +142,7 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
 GOES_WITH = {
     "truth": ("predicted", "variances", "assume", "features"),
     "subject": ("predicted", "averaged", "features"),
-    "confusion": ("features",),
+    "confusion": ("features", "reference"),
     "join": ("features",),
 }
 """the options that say what the evidence is, each with those that say more of it"""
@@ -185,7 +186,7 @@ def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> 
     from mebandit.analysis.formats import read_matrix, read_numbers
 
     if kind == "confusion":
-        return measurement.from_confusion(read_matrix(path))
+        return measurement.from_confusion(read_matrix(path), reference=given["reference"])
     if kind == "subject":
         return measurement.from_replicates(_stacked(path, names, given["subject"]), averaged=given["averaged"] or 1)
     x, truth = read_numbers(path, names), read_numbers(path, _split(given["truth"]))

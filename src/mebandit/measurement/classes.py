@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.measurement.model import ErrorModel, make_model, mixed, stacked
+from mebandit.measurement.model import ErrorModel, make_model, mixed, of_classes, stacked
 from mebandit.values import Floats
 
 
-def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None) -> ErrorModel:
+def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None, reference: int | None = None) -> ErrorModel:
     """Predicted classes, from a confusion matrix (K, K): rows are the truth, columns the prediction, as scikit-learn has it.
 
     Counts, or row probabilities (each row sums to 1), which are then taken as known. With x and x̃ one-hot, P[i, j] the probability of
@@ -21,21 +21,31 @@ def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None) ->
     The shares q are `prevalence` if given, else the shares of the rows of counts, else equal; `error_cov_in` takes those of a log. The
     prediction must err independently of the reward given the true class.
 
+    With an intercept one class must go without a column, the `reference`: x and x̃ are then 0 for it, so b = p_reference and the columns of
+    B are p_i - b, all without its entry. A prediction of yes or no, 1 or 0, has one column and the reference 0.
+
     >>> model = from_confusion([[80, 20], [10, 90]])
     >>> model.unbias([1.0, 0.0]).round(3)
     array([ 1.286, -0.286])
+    >>> from_confusion([[80, 20], [10, 90]], reference=0).unbias([0.0]).round(3)
+    array([-0.286])
     """
     P, counts = _row_probabilities(matrix)
     K = len(P)
     q = counts / counts.sum() if counts.any() else np.full(K, 1 / K)
     if prevalence is not None:
         q = checks.probabilities("prevalence", prevalence, np.ones(K, dtype=np.bool_))
-    B = np.ascontiguousarray(P.T)
+    first = [] if reference is None else [checks.integer("reference", reference, 0, K - 1)]
+    seen = [i for i in range(K) if i not in first]
+    order = [*first, *seen]
+    p, q, counts = np.ascontiguousarray(P.T[:, order]), q[order], counts[order]
+    b, B = of_classes(p[seen])
     return make_model(
         "misclassified",
-        mixed(B, q),
+        mixed(p[seen], q),
+        b=b,
         B=B,
-        root=_multinomial_root(B, q, counts) if counts.any() else None,
+        root=_multinomial_root(p, q, counts, seen) if counts.any() else None,
         sample_size=int(counts.sum()),
         prevalence=q,
     )
@@ -69,17 +79,16 @@ def _require_separation(P: Floats, counts: Floats) -> None:
         checks.refuse("matrix", rule, f"{s:.2g}", "Merge classes that are predicted alike, or count more predictions.")
 
 
-def _multinomial_root(B: Floats, q: Floats, counts: Floats) -> Floats:
-    """F with F F' the sampling covariance of the parameters: each column p_i of B is a multinomial mean of counts_i draws.
+def _multinomial_root(p: Floats, q: Floats, counts: Floats, seen: list[int]) -> Floats:
+    """F with F F' the sampling covariance of the parameters: each p_i, a column of p, is a multinomial mean of counts_i draws.
 
-    (diag(√p) - p √p')(diag(√p) - p √p')' = diag(p) - p p'; the move of Ω = Σ_i q_i (diag(p_i) - p_i p_i') follows from that of p_i.
+    (diag(√p) - p √p')(diag(√p) - p √p')' = diag(p) - p p'; the move of Ω = Σ_i q_i (diag(p_i) - p_i p_i') follows from that of p_i. The
+    classes that are `seen` have a coordinate.
     """
-    K = len(B)
     columns = []
-    for i in range(K):
-        p = B[:, i]
-        for move in ((np.diag(np.sqrt(p)) - np.outer(p, np.sqrt(p))) / math.sqrt(counts[i])).T:
-            dB = np.zeros((K, K))
-            dB[:, i] = move
-            columns.append(stacked(np.zeros(K), dB, q[i] * (np.diag(move) - np.outer(move, p) - np.outer(p, move))))
+    for i, own in enumerate(p.T):
+        for move in ((np.diag(np.sqrt(own)) - np.outer(own, np.sqrt(own))) / math.sqrt(counts[i]))[seen].T:
+            moved = np.zeros((len(seen), len(q)))
+            moved[:, i] = move
+            columns.append(stacked(*of_classes(moved), q[i] * (np.diag(move) - np.outer(move, own[seen]) - np.outer(own[seen], move))))
     return np.column_stack(columns)

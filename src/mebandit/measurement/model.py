@@ -46,7 +46,7 @@ class ErrorModel:
     reliability: Floats
     """Var x / (Var x + Σe) of each coordinate where the data were drawn, (d,); NaN where not known"""
     prevalence: Floats
-    """the class shares at which Ω is taken, (d,), if misclassified; else empty"""
+    """the class shares at which Ω is taken, if misclassified: (d,), or (d + 1,) with that of the reference class first; else empty"""
     scale: Floats
     """by how much a reported variance is multiplied, (d,)"""
     scale_std_error: Floats
@@ -62,6 +62,11 @@ class ErrorModel:
         return self.offset.size
 
     @property
+    def pieces(self) -> tuple["Part", ...]:
+        """Its parts; or itself, as the only one."""
+        return self.parts or (Part(self, np.arange(self.dim)),)
+
+    @property
     def unbiases(self) -> bool:
         """Whether predictions are unbiased before anything is taken out."""
         return self.kind in UNBIASING or any(part.model.unbiases for part in self.parts)
@@ -74,6 +79,12 @@ class ErrorModel:
         'stress': error variance 0.3
         """
         return replace(self, features=_names_of(list(features), self.dim))
+
+    @property
+    def class_probabilities(self) -> Floats:
+        """How often each class is predicted (rows) where each is true (columns), if misclassified, (K, K); a reference class is first."""
+        p = class_means(self.offset, self.slope, self.prevalence.size)
+        return p if len(p) == p.shape[1] else np.vstack([1.0 - p.sum(axis=0), p])
 
     @property
     def error_cov(self) -> Floats:
@@ -100,7 +111,7 @@ class ErrorModel:
         Ω[np.triu_indices(d)] = triangle
         Ω = np.triu(Ω) + np.triu(Ω, 1).T
         if self.kind == "misclassified":
-            return replace(self, offset=b, slope=B, raw_cov=mixed(B, self.prevalence))
+            return replace(self, offset=b, slope=B, raw_cov=mixed(class_means(b, B, self.prevalence.size), self.prevalence))
         before = np.diag(self.raw_cov)
         factor = np.divide(np.diag(Ω), before, out=np.ones(d), where=before > 0)
         return replace(self, offset=b, slope=B, raw_cov=Ω, scale=self.scale * factor if self.kind == "reported" else self.scale)
@@ -137,12 +148,12 @@ class ErrorModel:
         m = checks.floats("mean", mean, (self.dim,))
         if self.parts:
             return _blocks([(part.model.error_cov_in(m[part.places]), part.places) for part in self.parts])
-        q = np.maximum(m, 0.0)
         if self.kind != "misclassified":
             return self.error_cov
+        q = np.maximum(m if self.prevalence.size == self.dim else np.append(1.0 - m.sum(), m), 0.0)
         if q.sum() == 0:
             checks.refuse("mean", "have a positive entry", checks.shown(np.asarray(mean)), "It is the mean of `unbias(predicted)`.")
-        return pulled_back(self.slope, mixed(self.slope, q / q.sum()))
+        return pulled_back(self.slope, mixed(class_means(self.offset, self.slope, q.size), q / q.sum()))
 
     def covariances(self, variances: ArrayLike) -> Floats:
         """Σe,t = diag(scale v_t) for the variances v that a prediction reports of itself: (n, d) -> (n, d, d)."""
@@ -258,9 +269,19 @@ def identity_rows(B: Floats) -> Booleans:
     return np.asarray((np.eye(len(B)) == B).all(axis=1))
 
 
-def mixed(B: Floats, q: Floats) -> Floats:
-    """Ω = Σ_i q_i (diag(p_i) - p_i p_i') for predicted classes, p_i the i-th column of B."""
-    return np.asarray(np.diag(B @ q) - (B * q) @ B.T)
+def mixed(p: Floats, q: Floats) -> Floats:
+    """Ω = Σ_i q_i (diag(p_i) - p_i p_i') for predicted classes, p_i the i-th column of p."""
+    return np.asarray(np.diag(p @ q) - (p * q) @ p.T)
+
+
+def class_means(b: Floats, B: Floats, classes: int) -> Floats:
+    """p, a column E[x̃ | class] for each class, the reference class first if there is one: b, and b + B e_i."""
+    return B if classes == b.size else np.column_stack([b, B + b[:, None]])
+
+
+def of_classes(p: Floats) -> tuple[Floats, Floats]:
+    """b and B of which p are the class means."""
+    return (np.zeros(len(p)), p) if p.shape[0] == p.shape[1] else (p[:, 0], np.ascontiguousarray(p[:, 1:] - p[:, :1]))
 
 
 def stacked(b: Floats, B: Floats, Ω: Floats) -> Floats:
@@ -330,7 +351,10 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
     B = checks.floats("slope", data["slope"], (d, d))
     if np.linalg.cond(B) > 1e12:
         checks.refuse("slope", "be a matrix that can be inverted", checks.shown(B))
-    q = checks.floats("prevalence", data["prevalence"] or np.empty(0), (d if kind == "misclassified" else 0,))
+    classes = len(data["prevalence"]) if kind == "misclassified" else 0
+    if classes not in ((d, d + 1) if kind == "misclassified" else (0,)):
+        checks.refuse("prevalence", f"have {d} class shares, or {d + 1} with a reference class", f"{classes}")
+    q = checks.floats("prevalence", data["prevalence"] or np.empty(0), (classes,))
     known = [np.nan if v is None else checks.number("reliability", v, "be from 0 to 1", 0.0, 1.0) for v in data["reliability"]]
     return ErrorModel(
         kind=kind,
@@ -342,7 +366,7 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
         verdict=checks.one_of("verdict", data["verdict"], ("", *PAIRED, "undecided")),
         tests={name: _test_from_plain(name, values, d) for name, values in data["tests"].items()},
         reliability=checks.shaped("reliability", known, (d,)),
-        prevalence=checks.probabilities("prevalence", q, np.ones(d, dtype=np.bool_)) if q.size else q,
+        prevalence=checks.probabilities("prevalence", q, np.ones(classes, dtype=np.bool_)) if q.size else q,
         scale=non_negative("scale", checks.floats("scale", data["scale"], (d,))[None], (1, d))[0],
         scale_std_error=non_negative("scale_std_error", checks.floats("scale_std_error", data["scale_std_error"], (d,))[None], (1, d))[0],
         notes=_notes_from_plain(data["notes"], data["verdict"]),

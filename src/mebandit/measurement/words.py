@@ -53,6 +53,7 @@ def _lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
     if model.notes.get("left_out"):
         lines.append(f"{model.notes['left_out']:.0f} subjects with fewer than two readings were left out")
     lines += [_coordinate_line(model, j, name) for j, name in enumerate(names)]
+    lines += _class_lines(model, names) if model.kind == "misclassified" else []
     lines += [f"{name_of_test(name, names)}: {test}" for name, test in model.tests.items()]
     if model.verdict:
         lines.append(f"the pairs say: {model.verdict}")
@@ -91,6 +92,20 @@ def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
         mixed = " and parts of other coordinates" if np.abs(others).max(initial=0.0) > 0.1 * abs(B) else ""
         line += f"; given the truth x, {b:.2g} {'-' if B < 0 else '+'} {abs(B):.2g} x{mixed} on average"
     return line
+
+
+def _class_lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
+    """What each class is predicted to be, and how often."""
+    p = model.class_probabilities
+    labels = [*(["the reference class"] if len(p) > model.dim else []), *names]
+    lines = [
+        f"where {label} is true, predicted are {', '.join(f'{other} {share:.2f}' for other, share in zip(labels, p[:, i], strict=True))}"
+        for i, label in enumerate(labels)
+    ]
+    odd = [label for i, label in enumerate(labels) if p[i, i] < p[:, i].max()]
+    if odd:
+        lines.append(f"{odd[0]} is mostly predicted to be another: are rows the truth, and are rows and columns in one order?")
+    return lines
 
 
 def name_of_test(name: str, names: Sequence[str]) -> str:
