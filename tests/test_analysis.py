@@ -130,6 +130,17 @@ def test_every_form_of_a_log_and_every_number_of_workers_says_the_same(tmp_path:
             assert_same(found[0].estimates[method], by_estimate(log, method, expected_cov, unit=log["user"].to_numpy()))
 
 
+@pytest.mark.parametrize("yes", ["True", "TRUE", "true"])
+def test_truth_values_are_ones_and_zeros_in_a_csv_as_elsewhere(yes: str, tmp_path: Path) -> None:
+    log = make_log(200)
+    log["idle"] = log["stress"] > 0.3
+    log["action"] = log["action"] == 1
+    text = log.to_csv(index=False)
+    (tmp_path / "log.csv").write_text(text.replace("True", yes).replace("False", {"True": "False", "TRUE": "FALSE"}.get(yes, "false")))
+    read, given = (mb.fit(each, predicted="idle,stress", error_cov=[0.0, 0.1], methods="dr") for each in (tmp_path / "log.csv", log))
+    np.testing.assert_allclose(read.best.theta, given.best.theta, rtol=1e-12)
+
+
 def test_a_handful_of_rounds_is_a_log_too() -> None:
     for n in (6, 15, 25):
         log = make_log(n, seed=3)
@@ -920,6 +931,38 @@ def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
     plain, other = fitted.to_plain()["contrasts"]["1-0"]["dr"], column.to_plain()["contrasts"]["1-0"]["dr"]
     np.testing.assert_allclose([plain["intercept"], *plain["theta"]], other["theta"], rtol=1e-6)
     np.testing.assert_allclose([plain["intercept_std_error"], *plain["std_error"]], other["std_error"], rtol=1e-6)
+
+
+def test_features_that_follow_from_others_are_named() -> None:
+    log = make_log()
+    log["calm"], log["twice"] = 1.0 - log["stress"], 2.0 * log["stress"]
+    log["idle"] = 1.0 * (np.arange(len(log)) % 3 == 0)
+    log["active"], log["nothing"] = 1.0 - log["idle"], 0.0
+    for features, intercept, got in [
+        ("idle,active,stress", True, "the intercept, 'idle' and 'active', of which each follows from the others. Fit no intercept beside"),
+        ("one,stress", True, "the intercept and 'one', of which each follows from the others. Fit no intercept beside them, or leave one"),
+        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out."),
+        ("stress,one,calm", False, "'stress', 'one' and 'calm', of which each follows from the others. Leave one out."),
+        ("stress,nothing", False, "'nothing', which is always 0. Leave it out."),
+    ]:
+        with pytest.raises(mb.SingularMoments, match=f"features must differ, for their coefficients to be identified; got {got}"):
+            mb.fit(log, predicted=features, error_cov=0.0, intercept=intercept)
+    shrunk = mb.fit(log, predicted="idle,active", error_cov=0.0, intercept=True, ridge=1.0, methods="dr")
+    assert finding(shrunk, "Assumption 2, minimum signal").verdict == "red"
+    apart = mb.fit(log, predicted="idle", error_cov=0.0, intercept=True, ridge=1.0, methods="dr")
+    assert finding(apart, "Assumption 2, minimum signal").verdict == "green"
+
+
+def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_drawn() -> None:
+    found = mb.fit(make_log(), predicted="one,stress", error_cov=[0.0, 0.9], methods=["dr"])
+    guarded = found.sensitivity_guarded["dr"]
+    assert not guarded[1.0].any()
+    assert guarded[2.0].all()
+    for row in page.sensitivity(found).rows:
+        assert [cell.endswith("?") for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
+    drawn = page.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
+    assert np.isnan(np.asarray(drawn, dtype=float)).tolist() == [bool(own.any()) for own in guarded.values()]
+    assert json.loads(found.to_json())["sensitivity_guarded"]["dr"]["2"] == [True, True]
 
 
 def test_what_the_guard_decided_has_no_star() -> None:

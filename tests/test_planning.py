@@ -273,6 +273,19 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     (tmp_path / "columns.toml").write_text('action = "arm"\n')
     named = run("--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
     assert json.loads(named.stdout) == found, named.stderr
+    table = table.append_column("who", [np.arange(table.num_rows) % 20])
+    renamed = {"propensity": "chance", "reward": "gain"}
+    pq.write_table(table.rename_columns([renamed.get(name, name) for name in table.column_names]), tmp_path / "named.parquet")
+    columns = ("--predicted", "predicted_0,predicted_1", "--propensity", "chance", "--reward", "gain", "--unit", "who")
+    asked = ("--pilot", "named.parquet", *columns, "--error-cov", "0.5", "--half-width", "0.1", "--coefficient")
+    named, numbered = (json.loads(run(*asked, which, "--json", cwd=tmp_path).stdout) for which in ("predicted_1", "1"))
+    assert named == numbered
+    assert (named["goal"]["feature"], named["pilot_units"]) == ("predicted_1", 20)
+    words = " ".join(run(*asked, "predicted_1", cwd=tmp_path).stdout.split())
+    assert "interval of θ_1[predicted_1] - θ_0[predicted_1] of half-width 0.1" in words
+    assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 units, with as many rounds of each: " in words
+    wrong = run(*asked, "stress", cwd=tmp_path)
+    assert wrong.stderr == "mebandit: coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
     model = mb.measurement.from_known([0.2, 0.3])

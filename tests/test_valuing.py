@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 import mebandit as mb
 from mebandit.checks import MebanditError
 from mebandit.cli.terminal import commands
+from mebandit.measurement import from_validation
 from tests.test_cli import run
 from tests.test_off_policy import ERROR, THETA, adaptive_log, value
 
@@ -27,6 +28,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "plain.json").write_text(json.dumps(THETA.tolist()))
     fitted = mb.fit(log, predicted=["x_0", "x_1"], error_cov=ERROR, methods=("meb", "dr"))
     (tmp_path / "fit.json").write_text(fitted.to_json())
+    biased = from_validation(log["x"][:300] * [1.0, 1.3], log["x"][:300])
+    fitted = mb.fit(log, predicted=["x_0", "x_1"], error_cov=biased, methods="dr")
+    (tmp_path / "unbiased.json").write_text(fitted.to_json())
+    biased.save(tmp_path / "biased.json")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -53,6 +58,7 @@ def test_the_numbers_are_those_of_the_library(folder: Path) -> None:
     assert rules["fit.json", "dr"]["theta"] != rules["fit.json", "meb"]["theta"]
     assert [bool(rules[given]["warnings"]) for given in rules] == [False, False, True, True]
     assert "θ was fitted to 2,000 rounds, as many as are valued here" in rules["fit.json", "dr"]["warnings"][0]
+    assert call("value", "log.csv", *COLUMNS, "--theta", "unbiased.json", "--error-model", "biased.json").exit_code == 0
     pd.read_csv("log.csv")[:-1].to_csv("other.csv", index=False)
     elsewhere = json.loads(call("value", "other.csv", *COLUMNS, "--theta", "fit.json", "--error-cov", "0,0.5", "--json").stdout)
     assert elsewhere["policies"]["fit"]["warnings"] == []
@@ -91,6 +97,14 @@ def test_doubtful_values_are_said_to_be(folder: Path) -> None:
         (
             ("--theta", "fit.json", "--method", "rc"),
             "fit.json must have estimates.rc.theta, as `mebandit fit --json` writes it; got one with",
+        ),
+        (
+            ("--predicted", "x_1,x_0", "--theta", "fit.json"),
+            "the θ of fit.json must be of the log's features, x_1, x_0, in their order; got one of x_0, x_1.",
+        ),
+        (
+            ("--theta", "unbiased.json", "--error-cov", "0,0.5"),
+            "the θ of unbiased.json must go with the error model that it was fitted with, which unbiases predictions first; got none.",
         ),
         (("--theta", "fit"), "the error covariance must be known, to be corrected for; got nothing."),
         (("--predicted", "y"), "log.csv must have a column 'y'; got none of that name."),

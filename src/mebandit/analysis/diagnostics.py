@@ -332,7 +332,7 @@ def _z(difference: Floats, variance: Floats) -> Floats:
 
 def minimum_signal(evidence: Evidence) -> Finding:
     """Assumption 2: λ0, the smallest eigenvalue of (1/t) Σ (x̃x̃' - Σe) / K in units of each feature's mean square, over t from T/20 and
-    50 d on."""
+    50 d on. With an intercept, of the spread about the mean, in units of each feature's variance."""
     d = len(evidence.features)
     size = d * (d + 1) // 2
     segments = evidence.tally.segments.copy()
@@ -342,13 +342,15 @@ def minimum_signal(evidence: Evidence) -> Finding:
     sums = sums[sums[:, 0] >= min(50 * d, sums[-1, 0])]  # the shortest stretches say nothing
     gram = unpack((sums[:, 1 + d : 1 + d + size] - sums[:, 1 + d + size :]) / sums[:, :1], d)
     seen = unpack(sums[-1, 1 + d : 1 + d + size] / sums[-1, 0], d)
+    unit = "mean square 1"
+    if evidence.solution.options.intercept:
+        mean, unit = sums[:, 1 : 1 + d] / sums[:, :1], "variance 1"
+        gram, seen = gram - mean[:, :, None] * mean[:, None], seen - np.outer(mean[-1], mean[-1])
     scale = np.sqrt(np.where(np.diag(seen) > 0, np.diag(seen), 1.0))
     along = np.linalg.eigvalsh(gram / np.outer(scale, scale))[:, 0] / evidence.products.n_actions
     raw = float(np.linalg.eigvalsh(gram[-1])[0]) / evidence.products.n_actions
     verdict = _judged(float(along.min()), 1e-4, 1e-6)
-    words = (
-        f"The smallest λ0 along the log is {along.min():.3g} (features scaled to mean square 1), {raw:.3g} in their own units at its end."
-    )
+    words = f"The smallest λ0 along the log is {along.min():.3g} (features scaled to {unit}), {raw:.3g} in their own units at its end."
     if verdict != GREEN:
         words += " Some direction of the context hardly varies: its coefficients are poorly identified."
     return Finding("Assumption 2, minimum signal", verdict, words, {"along_the_log": along.tolist(), "at_the_end": [raw]})

@@ -138,6 +138,9 @@ def holds_integers(column: Any) -> bool:
 
 
 def _number(text: object) -> float:
+    """A value as a number; True and False, in any case of letters, are 1 and 0 as they are in types that have them."""
+    if isinstance(text, str) and text.strip().lower() in ("true", "false"):
+        return float(text.strip().lower() == "true")
     if isinstance(text, str) and (not text.isascii() or "_" in text):  # which Python would read as digits
         return np.nan
     try:

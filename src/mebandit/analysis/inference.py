@@ -6,7 +6,7 @@ for the diagnostics; where Σe varies between rounds, regression calibration nee
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from mebandit.lever import LeverSums
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts
 from mebandit.progress import Show, compiling_notice
-from mebandit.values import Floats
+from mebandit.values import Booleans, Floats
 from mebandit.workers import Workers
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -63,6 +63,8 @@ class Analysis:
     """θ (K, d) by method and multiple of Σe; NaN where there is no solution"""
     intercept_sensitivity: dict[str, dict[float, Floats]]
     """the same of the intercepts, (K,); zero unless they were fitted"""
+    sensitivity_guarded: dict[str, dict[float, Booleans]]
+    """where the guard decided instead, (K,): these are not the method's own"""
     diagnostics: tuple[Finding, ...]
     error: Correction
     mean_reward: float
@@ -111,6 +113,7 @@ class Analysis:
             "contrasts": contrasts,
             "sensitivity": _scales_plain(self.sensitivity),
             "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
+            "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),
             "diagnostics": [finding._asdict() for finding in self.diagnostics],
             "settings": self.settings,
         }
@@ -142,7 +145,7 @@ def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
     }
 
 
-def _scales_plain(by_method: dict[str, dict[float, Floats]]) -> dict[str, Any]:
+def _scales_plain(by_method: Mapping[str, Mapping[float, Floats | Booleans]]) -> dict[str, Any]:
     return {method: {f"{scale:g}": found.tolist() for scale, found in by_scale.items()} for method, by_scale in by_method.items()}
 
 
@@ -299,7 +302,7 @@ class _Steps:
         warned, pairs = "", None
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
-        by_scale = {method: {scale: found.fits[method].theta for scale, found in solutions.items()} for method in self.methods}
+        by_scale = {method: {scale: found.fits[method] for scale, found in solutions.items()} for method in self.methods}
         first = int(self.options.intercept)
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
         evidence = Evidence(features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs)
@@ -309,8 +312,11 @@ class _Steps:
             rounds=int(total[0, 0]),
             units=units,
             faults=len(faults),
-            sensitivity={m: {scale: theta[:, first:] for scale, theta in own.items()} for m, own in by_scale.items()},
-            intercept_sensitivity={m: {scale: theta[:, :first].sum(axis=1) for scale, theta in own.items()} for m, own in by_scale.items()},
+            sensitivity={m: {scale: fit.theta[:, first:] for scale, fit in own.items()} for m, own in by_scale.items()},
+            intercept_sensitivity={
+                m: {scale: fit.theta[:, :first].sum(axis=1) for scale, fit in own.items()} for m, own in by_scale.items()
+            },
+            sensitivity_guarded={m: {scale: fit.report == _kernels.GUARDED for scale, fit in own.items()} for m, own in by_scale.items()},
             diagnostics=diagnose(evidence),
             error=error,
             mean_reward=float(total[0, -1] / total[0, 0]),
@@ -343,18 +349,22 @@ class _Steps:
         return Uncertainty(scores, scored.tally, len(scored.by_unit.places))
 
     def _check_features(self, raw: Crossproducts) -> None:
-        """Features that rounding has spoilt are refused, and those that repeat others: without a ridge there is then no one answer."""
+        """Features that rounding has spoilt are refused, and those that others add up to: without a ridge there is then no one answer."""
         check_digits(raw)
-        features = self.reading.source.columns.predicted
-        gram = raw.full[0].sum(axis=0)[1:-1, 1:-1]
+        first = 0 if self.options.intercept else 1
+        names = ["the intercept", *map(repr, self.reading.source.columns.predicted)][first:]
+        gram = raw.full[0].sum(axis=0)[first:-1, first:-1]
         length = np.sqrt(np.maximum(np.diag(gram), 1e-300))
-        alike = np.triu(np.abs(gram / np.outer(length, length)), 1)
-        i, j = np.unravel_index(int(alike.argmax()), alike.shape)
-        if alike[i, j] > 1 - 1e-14 and self.options.ridge == 0:
-            raise checks.SingularMoments(
-                f"features must differ, for their coefficients to be identified; got {features[i]!r} and {features[j]!r}, which are "
-                "multiples of each other. Leave one out, or set ridge > 0."
-            )
+        values, vectors = np.linalg.eigh(gram / np.outer(length, length))
+        if values[0] > 1e-14 * values[-1] or self.options.ridge > 0:
+            return
+        repeated = [name for name, part in zip(names, np.abs(vectors[:, 0]), strict=True) if part > 1e-5]
+        got = f"{', '.join(repeated[:-1])} and {repeated[-1]}, of which each follows from the others. Leave one out."
+        if len(repeated) == 1:
+            got = f"{repeated[0]}, which is always 0. Leave it out."
+        elif "the intercept" in repeated:
+            got = got.replace("Leave one", "Fit no intercept beside them, or leave one")
+        raise checks.SingularMoments(f"features must differ, for their coefficients to be identified; got {got}")
 
     def _check_units(self, by_unit: ByUnit) -> None:
         if self.reading.source.columns.unit is not None and len(by_unit.places) < 2:

@@ -135,13 +135,15 @@ def contrasts(analysis: Analysis, level: float) -> Table:
 
 
 def sensitivity(analysis: Analysis) -> Table:
-    """How every difference between actions would change if Σe were another multiple of what was given."""
+    """How every difference between actions would change if Σe were another multiple of what was given; ? where the guard decided."""
     best, rows = analysis.best, []
-    by_scale = _at_scales(analysis, best.method)
+    by_scale, guarded = _at_scales(analysis, best.method), analysis.sensitivity_guarded[best.method]
     for a, b in contrasts_of(analysis):
         se = _differences(best, a, b)[1]
+        marks = [" ?" if own[[a, b]].any() else "" for own in guarded.values()]
         for i, name in enumerate(names_of(analysis)):
-            rows.append([f"{a} - {b}", name, *(digits(found[a, i] - found[b, i], se[i]) for found in by_scale.values())])
+            values = [digits(found[a, i] - found[b, i], se[i]) + mark for found, mark in zip(by_scale.values(), marks, strict=True)]
+            rows.append([f"{a} - {b}", name, *values])
     return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
 
 
@@ -192,7 +194,7 @@ def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, 
 
 
 def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
-    """The differences between actions against the multiple of Σe that is taken out."""
+    """The differences between actions against the multiple of Σe that is taken out, as far as the guard does not decide."""
     from matplotlib.figure import Figure
 
     pairs = contrasts_of(analysis)[:3]  # more would be too small to read; the table has them all
@@ -204,6 +206,8 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
     for axes, (a, b) in zip(grid, pairs, strict=True):
         error = factors * _differences(best, a, b)[1]
         lines = np.array([factors * (found[a] - found[b]) for found in by_scale.values()])
+        beyond = np.array([own[[a, b]].any() for own in analysis.sensitivity_guarded[best.method].values()])
+        lines[beyond & ~beyond.all()] = np.nan
         for i, name in enumerate(names):
             axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=name)
             axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
@@ -303,7 +307,8 @@ def headline(analysis: Analysis) -> str:
     """What was analysed, in a sentence or two."""
     error = "an error covariance for each round" if analysis.error.varying else "one error covariance"
     if analysis.error.model is not None:
-        error = f"an error model ({analysis.error.model.kind})"
+        exact = [repr(name) for name, variance in zip(analysis.features, np.diag(analysis.error.mean_cov), strict=True) if variance == 0]
+        error = f"an error model ({analysis.error.model.kind}" + (f"; no error in {', '.join(exact)})" if exact else ")")
     clusters = f", standard errors clustered by {analysis.units:,} units" if analysis.units else ""
     aside = "" if not analysis.faults else " 1 row was set aside." if analysis.faults == 1 else f" {analysis.faults:,} rows were set aside."
     features = "1 feature" if len(analysis.features) == 1 else f"{len(analysis.features)} features"
@@ -350,7 +355,8 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.table(contrasts(analysis, level))
     page.heading("If the error were larger or smaller").text(
         "The same differences with another multiple of the error covariance. Where a line is steep, much depends on Σe. "
-        "Bands are one standard error, that of the estimate with 1 Σe."
+        "Bands are one standard error, that of the estimate with 1 Σe. Where ? stands, x̃ varies less than its error would, and the guard "
+        "decided; lines end before."
     )
     page.table(sensitivity(analysis)).picture(figures["sensitivity"])
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])

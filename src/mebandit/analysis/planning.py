@@ -183,6 +183,8 @@ class Goal:
     action: int
     baseline: int | None
     """the coefficient of θ_action - θ_baseline; None: of θ_action"""
+    feature: str
+    """what the coefficient is of, where that has a name"""
     half_width: float | None
     effect: float
     """δ, the true value of the coefficient; a test with power asks whether it is 0"""
@@ -204,7 +206,8 @@ class Goal:
 
     @property
     def name(self) -> str:
-        return f"θ_{self.action}[{self.coefficient}]" + ("" if self.baseline is None else f" - θ_{self.baseline}[{self.coefficient}]")
+        of = self.feature or self.coefficient
+        return f"θ_{self.action}[{of}]" + ("" if self.baseline is None else f" - θ_{self.baseline}[{of}]")
 
     def part(self, V: Floats) -> float:
         """The variance of this coefficient in a (K, d, K, d) variance."""

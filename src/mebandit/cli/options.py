@@ -33,7 +33,11 @@ def log_options(command: Command) -> Command:
         click.option("--reward", help="Column of the reward.  [default: reward]"),
         click.option("--propensity", help="Column of the probability of the action taken, or one for each action, with commas."),
         click.option("--unit", help="Column that says whose round it is; clusters standard errors."),
-        click.option("--columns", type=click.Path(path_type=Path), help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)}."),
+        click.option(
+            "--columns",
+            type=click.Path(path_type=Path),
+            help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (of the logged policy, for fit).",
+        ),
         click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
     )
 

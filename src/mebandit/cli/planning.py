@@ -34,7 +34,7 @@ class Numbers(click.ParamType[Any]):
 @click.option("--power", type=float, default=0.8, show_default=True, help="Wanted power of the two-sided test that the coefficient is 0.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the interval; the test is at 1 less this.")
 @click.option("--effect", type=float, default=None, help="True value of the coefficient, if not given by --theta.")
-@click.option("--coefficient", type=int, default=0, show_default=True, help="Which feature, from 0.")
+@click.option("--coefficient", default="0", show_default=True, help="Which feature, from 0; or its name in the pilot's log.")
 @click.option("--action", type=int, default=1, show_default=True)
 @click.option("--baseline", type=int, default=0, show_default=True, help="The action to compare with; -1: none, θ of the action itself.")
 @click.option("--method", type=click.Choice(["meb", "dr", "rc"]), default="dr", show_default=True, help="How the trial will be analysed.")
@@ -51,6 +51,9 @@ class Numbers(click.ParamType[Any]):
 @click.option("--correlation", type=float, default=0.0, show_default=True, help="Intraclass correlation within users.")
 @click.option("--pilot", type=click.Path(path_type=Path), default=None, help="A pilot's log, in place of the world.")
 @click.option("--predicted", default=None, help="The pilot's columns of predicted features, with commas.")
+@click.option("--reward", default=None, help="The pilot's column of the reward.  [default: reward]")
+@click.option("--propensity", default=None, help="The pilot's column of the probability of the action taken, or one for each, with commas.")
+@click.option("--unit", default=None, help="The pilot's column that says whose round it is.")
 @click.option("--columns", type=click.Path(path_type=Path), help="A TOML file that says what the pilot's columns are, as for mebandit fit.")
 @click.option("--error-model", default=None, help="The pilot's error model, as `mebandit error-model` writes it, in place of --error-cov.")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action of the pilot.")
@@ -73,7 +76,7 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
     from mebandit.files import folder_for_results
 
     begun = monotonic()
-    of_pilot = {name: given.pop(name) for name in ("predicted", "error_model", "intercept")}
+    of_pilot = {name: given.pop(name) for name in ("predicted", "reward", "propensity", "unit", "error_model", "intercept")}
     said = columns_file(columns) | {name: value for name, value in of_pilot.items() if value}
     said.pop("floor", None)  # an option of its own
     if given["error_cov"] is not None and "error_model" in said:
@@ -83,6 +86,8 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
     with folder_for_results(out) as folder:
         error = said.pop("error_model", given["error_cov"])
         fitted = None if pilot is None else fit(pilot, error_cov=error, methods=given["method"], **said)
+        number = given.pop("coefficient")
+        given["coefficient"] = int(number) if number.isdigit() else number
         found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
         if as_json:
             click.echo(found.to_json())

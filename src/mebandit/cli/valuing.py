@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -15,6 +15,9 @@ from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.analysing import METHODS
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, workers_options
 from mebandit.cli.terminal import commands, print_table
+
+if TYPE_CHECKING:
+    from mebandit.analysis.reading import Reading
 
 
 @commands.command()
@@ -84,17 +87,21 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     known = arguments["error_cov"] is not None or "error_columns" in arguments
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
     paths = [str(path) for path in log]
-    targets = _fixed(policies) | _rule(rule) or _usual(paths, arguments)
+    targets = _fixed(policies) | _rule(rule, paths, arguments) or _usual(paths, arguments)
     return value(paths, targets, level=level, learn_share=share, **arguments)
 
 
 def _usual(paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
     """Uniform play, and each action for ever."""
+    return _fixed(("uniform", *map(str, range(_opened(paths, arguments).source.n_actions))))
+
+
+def _opened(paths: list[str], arguments: dict[str, Any]) -> "Reading":
+    """The log, of which nothing but the columns has been looked at."""
     from mebandit.analysis.reading import open_reading
 
     said = {name: value for name, value in arguments.items() if name not in ("on_bad", "set_aside")}
-    k = open_reading(paths, **said, error_needed=False).source.n_actions
-    return _fixed(("uniform", *map(str, range(k))))
+    return open_reading(paths, **said, error_needed=False)
 
 
 def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _rule(given: dict[str, Any]) -> dict[str, Any]:
+def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
     """The linear rule that the options describe, by name; none without --theta."""
     from mebandit.analysis.targets import Fitted, LinearRule
 
@@ -123,18 +130,26 @@ def _rule(given: dict[str, Any]) -> dict[str, Any]:
         return {}
     if theta == "fit":
         return {"learned": Fitted(method=given["method"], context=context, floor=floor, intercept=given["intercept"])}
-    return {Path(theta).stem: LinearRule(floor=floor, context=context, **read_theta(Path(theta), given["method"]))}
+    path = Path(theta)
+    data = _read_json(path)
+    if isinstance(data, dict):
+        _check_fit(path, data, _opened(paths, arguments))
+    return {path.stem: LinearRule(floor=floor, context=context, **_theta(path, data, given["method"]))}
 
 
-def read_theta(path: Path, method: str) -> dict[str, Any]:
+def _check_fit(path: Path, fit: dict[str, Any], reading: "Reading") -> None:
+    """Refuse what was fitted to other features, or to predictions that were unbiased first where here they are not."""
+    named, model, error = reading.source.columns.predicted, reading.error.model, fit.get("error")
+    if "features" in fit and fit["features"] != list(named):
+        got = ", ".join(map(str, fit["features"])) if isinstance(fit["features"], list) else str(fit["features"])
+        raise InvalidInput(f"the θ of {path} must be of the log's features, {', '.join(named)}, in their order; got one of {got}.")
+    if isinstance(error, dict) and error.get("unbiases") and not (model is not None and model.unbiases):
+        rule = "go with the error model that it was fitted with, which unbiases predictions first"
+        raise InvalidInput(f"the θ of {path} must {rule}; got none. Give it (--error-model).")
+
+
+def _theta(path: Path, data: Any, method: str) -> dict[str, Any]:
     """What a rule has to know: θ from a CSV or JSON of numbers; from what `mebandit fit --json` printed, intercepts and rounds too."""
-    try:
-        if path.suffix != ".json":
-            return {"theta": np.loadtxt(path, delimiter=",", ndmin=2)}
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise LogError(f"--theta must be a CSV or JSON file of numbers, or fit; got {path}, which cannot be read ({reason}).") from error
     if not isinstance(data, dict):
         return {"theta": data}
     estimates = data.get("estimates")
@@ -142,6 +157,15 @@ def read_theta(path: Path, method: str) -> dict[str, Any]:
         there = f"one with {', '.join(estimates)}" if isinstance(estimates, dict) else "one without estimates"
         raise LogError(f"{path} must have estimates.{method}.theta, as `mebandit fit --json` writes it; got {there}. Choose with --method.")
     return {"theta": estimates[method]["theta"], "intercept": estimates[method].get("intercept"), "fitted_to": data.get("rounds", 0)}
+
+
+def _read_json(path: Path) -> Any:
+    """What a JSON file holds, or the numbers of a CSV."""
+    try:
+        return np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix != ".json" else json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise LogError(f"--theta must be a CSV or JSON file of numbers, or fit; got {path}, which cannot be read ({reason}).") from error
 
 
 @commands.command()

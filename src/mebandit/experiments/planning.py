@@ -68,6 +68,7 @@ class Plan:
     design: Design | None
     """None: from a pilot"""
     pilot_rounds: int = 0
+    pilot_units: int = 0
     fixed: float = 0.0
     """what the uncertainty of a pilot's error model adds to the squared standard error, however many rounds there are"""
 
@@ -104,6 +105,9 @@ class Plan:
     @property
     def _found(self) -> str:
         source = "by formula" if self.design is not None else f"from a pilot of {self.pilot_rounds:,} rounds"
+        if self.pilot_units:
+            units = -(-self.rounds * self.pilot_units // self.pilot_rounds)
+            source += f" of {self.pilot_units:,} units, with as many rounds of each: {units:,} of them"
         raised = "" if self.rounds == self.formula else f" ({self.formula:,} {source}, raised since simulated trials fell short)"
         bound = "" if self.worst is None else f" If every action only had the floor's probability, it would take {self.worst:,}."
         return f"{self.rounds:,} rounds{raised or ' ' + source}.{bound}"
@@ -126,12 +130,13 @@ class Plan:
             shown = [f"{found:.3g} ± {se:.2g}", f"{100 * c.coverage:.1f} ± {100 * c.coverage_se:.1f}"]
             rows.append([f"{c.rounds:,}", f"{expected:.3g}", *shown])
         what = "power" if self.goal.tests else "half-width"
-        return Table(["rounds", f"{what} by formula", f"{what} simulated", "coverage, %"], rows)
+        rounds = "rounds" if self.design_effect == 1 else "independent rounds"
+        return Table([rounds, f"{what} by formula", f"{what} simulated", "coverage, %"], rows)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
         goal = {name: getattr(self.goal, name) for name in self.goal.__dataclass_fields__}
-        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "fixed")
+        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "pilot_units", "fixed")
         plain = {name: getattr(self, name) for name in same}
         found = {"format": "mebandit-plan", "version": 1, "goal": goal} | plain | {"simulated": [c._asdict() for c in self.simulated]}
         return dict(without_nan(found))
@@ -180,7 +185,7 @@ def plan(
     power: float = 0.8,
     level: float = 0.95,
     effect: float | None = None,
-    coefficient: int = 0,
+    coefficient: int | str = 0,
     action: int = 1,
     baseline: int | None = 0,
     method: str = "dr",
@@ -203,11 +208,11 @@ def plan(
 ) -> Plan:
     """How many rounds a trial needs for an interval of a wanted `half_width`, or, without one, for a test of wanted `power`.
 
-    The parameter is one `coefficient` of θ_action - θ_baseline, or of θ_action if `baseline` is None; the test, at 1 - `level`, asks
-    whether it is 0 when it is `effect`. The world is `theta` (K, d), or `effect` alone with `dim`: then θ_baseline is 0, and θ_action is
-    `effect` in that coefficient. Contexts have `mean` and `cov` (a constant feature: mean 1, variance 0), predictions
-    the error covariance `error_cov`, rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a `floor`, or "constant" with
-    `probabilities` (1/K by default).
+    The parameter is one `coefficient` of θ_action - θ_baseline, by its number or by the name of its feature in a pilot; or of θ_action if
+    `baseline` is None. The test, at 1 - `level`, asks whether it is 0 when it is `effect`. The world is `theta` (K, d), or `effect` alone
+    with `dim`: then θ_baseline is 0, and θ_action is `effect` in that coefficient. Contexts have `mean` and `cov` (a constant feature: mean
+    1, variance 0), predictions the error covariance `error_cov`, rewards the noise `noise_sd`. The policy is "meb" or "meb_dr" with a
+    `floor`, or "constant" with `probabilities` (1/K by default).
     A `pilot` stands in for all that: what `mebandit.fit` found, or a log, which is then fitted with `error_cov` and the `columns` that
     `fit` takes (fit it yourself if its actions are in a column of another name than "action"). If rounds come in users whose scores are
     correlated, give `rounds_per_user` m and the intraclass `correlation` ρ: the variance is then 1 + (m - 1)ρ times as large (a pilot with
@@ -228,6 +233,8 @@ def plan(
         return _from_pilot(found, goal, method, grown)
     if columns:
         checks.refuse("columns", "go with a pilot", checks.shown(sorted(columns)))
+    if goal.feature:
+        checks.refuse("coefficient", "be the number of a feature, where no pilot's log has names for them", repr(goal.feature))
     design = _design(goal, theta, dim, mean, cov, error_cov, noise_sd, policy, floor, probabilities)
     goal = _with_effect(goal, design, effect)
     V = grown * goal.part(variance(design, method))
@@ -244,7 +251,7 @@ def plan(
 
 
 def _goal(
-    half_width: float | None, power: float, level: float, effect: float | None, coefficient: int, action: int, baseline: int | None
+    half_width: float | None, power: float, level: float, effect: float | None, coefficient: int | str, action: int, baseline: int | None
 ) -> Goal:
     """What is asked for, as far as it can be checked without the world."""
     if half_width is not None:
@@ -254,7 +261,8 @@ def _goal(
     if baseline is not None and checks.integer("baseline", baseline, 0) == checks.integer("action", action, 0):
         checks.refuse("baseline", "differ from action", f"{baseline} for both", "For θ of the action itself: baseline=None.")
     return Goal(
-        coefficient=checks.integer("coefficient", coefficient, 0),
+        coefficient=0 if isinstance(coefficient, str) else checks.integer("coefficient", coefficient, 0),
+        feature=coefficient if isinstance(coefficient, str) else "",
         action=checks.integer("action", action, 0),
         baseline=baseline,
         half_width=half_width,
@@ -338,7 +346,10 @@ def _from_pilot(pilot: Analysis, goal: Goal, method: str, grown: float) -> Plan:
     if found is None:
         checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(pilot.estimates)}.")
     k, d = found.theta.shape
+    if goal.feature:
+        goal = replace(goal, coefficient=pilot.features.index(checks.one_of("coefficient", goal.feature, pilot.features)))
     checks.integer("coefficient", goal.coefficient, 0, d - 1)
+    goal = replace(goal, feature=pilot.features[goal.coefficient])
     j, a = goal.coefficient, checks.integer("action", goal.action, 0, k - 1)
     by_model = found if found.model_covariance is None else replace(found, covariance=found.model_covariance)
     if goal.baseline is None:
@@ -356,7 +367,7 @@ def _from_pilot(pilot: Analysis, goal: Goal, method: str, grown: float) -> Plan:
         checks.refuse("the uncertainty of the error model", rule, f"a standard error of {np.sqrt(fixed):.3g} from it alone", remedy)
     return Plan(
         rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V,
-        design_effect=grown, design=None, pilot_rounds=pilot.rounds, fixed=fixed,
+        design_effect=grown, design=None, pilot_rounds=pilot.rounds, pilot_units=pilot.units, fixed=fixed,
     )  # fmt: skip
 
 
