@@ -1002,7 +1002,24 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
             mb.fit(log, predicted=named, error_cov=0.1, validation=model)
 
 
+def test_a_table_with_other_columns_than_the_error_model_is_refused() -> None:
+    log = make_log(400)
+    model = mb.measurement.from_known([0.0, 0.3]).named("one", "stress")
+    played = (log["action"], log["reward"], log["propensity"])
+    right = mb.estimate(log[["one", "stress"]], *played, model)
+    np.testing.assert_array_equal(right.theta, mb.estimate(log[["one", "stress"]].to_numpy(), *played, model).theta)
+    with pytest.raises(
+        mb.InvalidInput, match="error_cov must be of the log's features, stress, one, in their order; got one of one, stress"
+    ):
+        mb.estimate(log[["stress", "one"]], *played, model)
+
+
 def test_a_missing_column_is_told_with_its_option() -> None:
+    log = make_log(50)
+    with pytest.raises(mb.LogError, match=r"must have a column 'tress'; got none of that name\. Is it 'stress'\?"):
+        mb.fit(log, predicted="tress", error_cov=0.1)
+    with pytest.raises(mb.LogError, match=r"got none of that name\. Take the blanks out of the name ' stress' in its header\."):
+        mb.fit(log.rename(columns={"stress": " stress"}), predicted="stress", error_cov=0.1)
     log = make_log().rename(columns={"propensity": "p_taken"})
     with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(name another with propensity=, --propensity\); got none"):
         mb.fit(log.drop(columns=["p0", "p1"]), predicted="stress", error_cov=0.5)
@@ -1166,6 +1183,8 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
     seen, pairs = ["readings.csv", "--predicted", "seen"], ["pairs.csv", "--predicted", "seen", "--truth", "true"]
     (tmp_path / "labelled.csv").write_text("calm,stressed\n8,2\n1,9\n")
     refusals = {
+        ("pairs.csv", "--predicted", "seen", "--subject", "true"): "pairs.csv must have a row for each reading, two or more of a subject; "
+        "got one row of each in 'true'.",
         (*seen, "--subject", "person"): "readings.csv row 5 column 'person' must name a subject; got nothing.",
         (*seen, "--subject", "person", "--assume", "biased"): "--assume must go with --truth; got it with --subject.",
         (*pairs, "--averaged", "2"): "--averaged must go with --subject; got it with --truth.",

@@ -241,6 +241,8 @@ def estimate(
         guard=checks.one_of("guard", guard, GUARDS),
     )
     model, given = (error_cov, error_cov.error_cov) if isinstance(error_cov, ErrorModel) else (None, error_cov)
+    if model is not None and hasattr(predicted, "columns"):  # a data frame, whose columns have names
+        model.check_features("error_cov", list(map(str, predicted.columns)))
     rounds = check_rounds(predicted, actions, rewards, propensities, given, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
     return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=_clusters(unit, rounds.rewards.size))[method]
 

@@ -243,7 +243,8 @@ def reliability(evidence: Evidence) -> Finding:
         f"The least reliable feature is {evidence.features[least]!r}: {100 * own[least]:.0f} % of its variance is context, the rest error."
     )
     if verdict != GREEN:
-        words += " Decide on its best linear predictor, and expect wide intervals. (Is it a variance, and not a standard deviation?)"
+        words += " Decide on its best linear predictor, and expect wide intervals."
+        words += " (Is it a variance, and not a standard deviation?)" if evidence.error.model is None else ""
     told = np.full(d, np.nan) if evidence.error.model is None else evidence.error.model.reliability
     apart = np.nan_to_num(np.abs(told - own))
     if apart.max() > 0.2:

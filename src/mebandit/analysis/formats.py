@@ -388,8 +388,10 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
 
     for name in columns.all:
         if name not in schema.names:
-            near = difflib.get_close_matches(name.strip(), schema.names, n=1)
+            near = [other for other in schema.names if name and name in other] or difflib.get_close_matches(name.strip(), schema.names, n=1)
             hint = f" Is it {near[0]!r}?" if near else ""
+            if near and near[0].strip() == name:
+                hint = f" Take the blanks out of the name {near[0]!r} in its header."
             if ";" in schema.names[0]:
                 hint = " Its columns seem to be separated by semicolons; separate them by commas."
             said = next((f" (name another with {what}=, --{what})" for what in ("action", "reward", "propensity") if name == what), "")

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
 from mebandit.analysis.one_pass import Once, Uneven, gathered, known_rows
-from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, check_features, open_reading
+from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.estimators import (
@@ -237,7 +237,7 @@ def _check_validation(validation: Any, features: tuple[str, ...]) -> None:
     if not isinstance(validation, ErrorModel) or not (validation.verdict or validation.kind == "replicates"):
         got = f"one of kind {validation.kind!r}" if isinstance(validation, ErrorModel) else checks.shown(validation)
         checks.refuse("validation", "be an error model from pairs of prediction and truth, or from replicates", got)
-    check_features("validation", validation, features)
+    validation.check_features("validation", features)
 
 
 def compile_ahead(progress: Show = None) -> None:

@@ -159,7 +159,7 @@ def error_of(given: Any, columns: Columns) -> Correction:
     d = len(columns.predicted)
     model = given if isinstance(given, ErrorModel) else None
     if model is not None:
-        check_features("the error model", model, columns.predicted)
+        model.check_features("the error model", columns.predicted)
     if columns.error:
         if given is not None and (model is None or model.kind != "reported"):
             remedy = "Only a model of reported variances (measurement.from_variances) goes with columns."
@@ -171,21 +171,6 @@ def error_of(given: Any, columns: Columns) -> Correction:
     if model is not None:
         return Correction(model.error_cov, False, model)
     return Correction(checks.covariance("error_cov", given, d), False)
-
-
-def check_features(what: str, model: ErrorModel, features: tuple[str, ...]) -> None:
-    """Refuse a model of other features, or of the same in another order."""
-    d, named = len(features), f" ({', '.join(model.features)})" if model.features else ""
-    if model.dim != d:
-        remedy = "Models of some features each can be joined (measurement.join, mebandit error-model --join)."
-        checks.refuse(what, f"be of the log's {d} features", f"one of {model.dim}{named}", remedy if model.dim < d else "")
-    if model.features and model.features != features:
-        remedy = "If they are the same under other names, give it these (model.named, mebandit error-model --features)."
-        if sorted(model.features) == sorted(features):
-            remedy = "Name them in that order (predicted=, --predicted)."
-        checks.refuse(
-            what, f"be of the log's features, {', '.join(features)}, in their order", f"one of {', '.join(model.features)}", remedy
-        )
 
 
 def read_error_cov(path: str | Path, d: int) -> Floats:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mebandit import checks, measurement
-from mebandit.checks import InvalidInput
+from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.files import begins_with, check_output
@@ -203,6 +203,8 @@ def _stacked(path: Path, names: list[str], subject: str) -> Any:
 
     x, labels = read_numbers(path, names), read_labels(path, subject)
     _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if counts.max() < 2:
+        raise LogError(f"{path} must have a row for each reading, two or more of a subject; got one row of each in {subject!r}.")
     readings = np.full((counts.size, counts.max(), len(names)), np.nan)
     seen = np.zeros(counts.size, dtype=int)
     for row, who in zip(x, place, strict=True):

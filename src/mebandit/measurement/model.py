@@ -61,6 +61,19 @@ class ErrorModel:
     def dim(self) -> int:
         return self.offset.size
 
+    def check_features(self, what: str, features: Sequence[str]) -> None:
+        """Refuse a log of other features, or of the same in another order."""
+        d, named = len(features), f" ({', '.join(self.features)})" if self.features else ""
+        if self.dim != d:
+            remedy = "Models of some features each can be joined (measurement.join, mebandit error-model --join)."
+            checks.refuse(what, f"be of the log's {d} features", f"one of {self.dim}{named}", remedy if self.dim < d else "")
+        if self.features and self.features != tuple(features):
+            remedy = "If they are the same under other names, give it these (model.named, mebandit error-model --features)."
+            if sorted(self.features) == sorted(features):
+                remedy = "Name them in that order (predicted=, --predicted)."
+            rule = f"be of the log's features, {', '.join(features)}, in their order"
+            checks.refuse(what, rule, f"one of {', '.join(self.features)}", remedy)
+
     @property
     def pieces(self) -> tuple["Part", ...]:
         """Its parts; or itself, as the only one."""
