@@ -17,7 +17,7 @@ from mebandit.cli.options import bad_row_options, error_options, log_arguments, 
 from mebandit.cli.terminal import commands, print_table
 from mebandit.files import begins_with, check_output
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.model import FORMAT
+from mebandit.measurement.stored import FORMAT
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
