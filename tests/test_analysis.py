@@ -940,13 +940,15 @@ def test_features_that_follow_from_others_are_named() -> None:
     log["active"], log["nothing"] = 1.0 - log["idle"], 0.0
     for features, intercept, got in [
         ("idle,active,stress", True, "the intercept, 'idle' and 'active', of which each follows from the others. Fit no intercept beside"),
-        ("one,stress", True, "the intercept and 'one', of which each follows from the others. Fit no intercept beside them, or leave one"),
-        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out."),
-        ("stress,one,calm", False, "'stress', 'one' and 'calm', of which each follows from the others. Leave one out."),
-        ("stress,nothing", False, "'nothing', which is always 0. Leave it out."),
+        ("one,stress", True, "the intercept and 'one', of which each follows from the others. Fit no intercept beside them, leave one"),
+        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out, or set ridge > 0."),
+        ("stress,one,calm", False, "'stress', 'one' and 'calm', of which each follows from the others. Leave one out, or set ridge > 0."),
+        ("stress,nothing", False, "'nothing', which is always 0. Leave it out"),
     ]:
         with pytest.raises(mb.SingularMoments, match=f"features must differ, for their coefficients to be identified; got {got}"):
             mb.fit(log, predicted=features, error_cov=0.0, intercept=intercept)
+    with pytest.raises(mb.SingularMoments, match="theta of action 0 must be identified by the data; got 1 rounds"):
+        mb.fit(pd.concat([log[log["action"] == a][:1] for a in (0, 1)]), predicted="idle,stress,one", error_cov=0.0)
     shrunk = mb.fit(log, predicted="idle,active", error_cov=0.0, intercept=True, ridge=1.0, methods="dr")
     assert finding(shrunk, "Assumption 2, minimum signal").verdict == "red"
     apart = mb.fit(log, predicted="idle", error_cov=0.0, intercept=True, ridge=1.0, methods="dr")
@@ -992,7 +994,7 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
     mb.fit(log, predicted="other,stress", error_cov=model.named())
     mb.fit(log, predicted="other,stress", error_cov=model.named("other", "stress"))
     for named, sentence in {
-        "stress,calm": r"be of the log's features, stress, calm, in their order; got one of calm, stress\. Name them in that order",
+        "stress,calm": r"be of the log's features, stress, calm, in their order; got one of calm, stress\. Put them into that order",
         "other,stress": r"be of the log's features, other, stress, in their order; got one of calm, stress\. If they are the same",
         "calm,stress,other": r"be of the log's 3 features; got one of 2 \(calm, stress\)\. Models of some features each can be joined",
     }.items():
@@ -1012,6 +1014,9 @@ def test_a_table_with_other_columns_than_the_error_model_is_refused() -> None:
         mb.InvalidInput, match="error_cov must be of the log's features, stress, one, in their order; got one of one, stress"
     ):
         mb.estimate(log[["stress", "one"]], *played, model)
+    nameless = pd.DataFrame(log[["one", "stress"]].to_numpy())
+    for same in (nameless, pa.Table.from_pandas(log[["one", "stress"]])):
+        np.testing.assert_array_equal(mb.estimate(same, *played, model).theta, right.theta)
 
 
 def test_a_missing_column_is_told_with_its_option() -> None:
@@ -1159,6 +1164,24 @@ def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
     assert (tmp_path / "other.csv").read_text() == "action,reward\n1,2.0\n"
 
 
+def test_results_do_not_take_the_place_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    make_log().to_csv(tmp_path / "logs" / "estimates.csv", index=False)
+    before = (tmp_path / "logs" / "estimates.csv").read_bytes()
+    columns = ("--predicted", "one,stress", "--error-cov", "0,0.5")
+    for log, out, sentence in (
+        ("logs/estimates.csv", "logs", "be another one, where results do not take the place of the log; got logs for logs/estimates.csv."),
+        ("logs", "logs", "be outside the folder that is read; got logs in logs."),
+        ("logs", "logs/out", "be outside the folder that is read; got logs/out in logs."),
+    ):
+        done = run("fit", log, *columns, "--out", out, cwd=tmp_path)
+        assert done.stderr == f"mebandit: the output folder must {sentence}\n"
+        assert [path.name for path in (tmp_path / "logs").iterdir()] == ["estimates.csv"]
+    assert (tmp_path / "logs" / "estimates.csv").read_bytes() == before
+    assert run("fit", "logs", *columns, "--out", "out", cwd=tmp_path).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(page.FILES)
+
+
 def test_error_models_are_made_from_files(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     predicted, truth = biased_pairs(2000, rng)
@@ -1198,6 +1221,7 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         ): "pairs.csv must have a column ''; got none of that name. It has 'seen', 'true'.",
         ("pairs.csv", "--truth", "true"): "--predicted must name the columns of the predictions, with --truth; got nothing.",
         (*pairs[:1], *pairs): "the evidence must be one file with --truth; got 2. --join joins models made from one each.",
+        (*pairs, "--reference", "0"): "--reference must go with --confusion; got it with --truth.",
         ("model.json", "--join", "--averaged", "2"): "--averaged must go with --subject; got it with --join.",
         ("model.json", "again.json", "--join"): "features must be named once each; got 'seen' twice.",
         (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",

@@ -126,6 +126,16 @@ def test_what_a_constant_feature_is_does_not_matter_to_regression_calibration(va
         np.testing.assert_allclose(own.std_error * [c, 1.0], found[0].std_error, rtol=1e-6)
 
 
+def test_the_best_linear_predictor_of_what_is_far_from_zero_and_of_constants() -> None:
+    """Seconds since 1970 with a spread of two minutes; and a constant that binary numbers round."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(0, 100, (500, 2)) + rng.normal(0, 50, (500, 2))
+    near = best_linear_predictor(x, 2500.0)
+    np.testing.assert_allclose(best_linear_predictor(x + 1.7e9, 2500.0) - 1.7e9, near, atol=1e-4)
+    beside = best_linear_predictor(np.c_[np.full(500, 0.1), x], np.diag([0.0, 2500.0, 2500.0]))
+    np.testing.assert_allclose(beside, np.c_[np.full(500, 0.1), near], rtol=1e-9)
+
+
 @pytest.mark.parametrize("unit", [1e-8, 1e-4, 1.0, 1e6])
 def test_units_do_not_decide_whether_regression_calibration_has_a_solution(unit: float) -> None:
     """A sensor that reads 0 in all rounds of an action; a feature that goes with it tells what it would have read."""

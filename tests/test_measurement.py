@@ -706,6 +706,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "unbias NaN": (lambda: from_known([0.1, 0.2]).unbias([1.0, NAN]), "predicted"),
     "covariances of another kind": (lambda: from_known([0.1]).covariances([[0.1]]), "covariances"),
     "covariances of another width": (lambda: from_variances([[0.1], [0.2]]).covariances([[0.1, 0.2]]), "variances"),
+    "classes of another kind": (lambda: from_known([0.1]).class_probabilities, "class_probabilities"),
     "no shares": (lambda: from_confusion([[80, 20], [20, 80]]).error_cov_in([-1.0, 0.0]), "mean"),
     "parameters": (lambda: from_known([0.1]).at([0.0]), "parameters"),
     "overcorrection of a fit": (lambda: measurement.overcorrection(MODELS["biased"](), np.eye(2)), "error"),

@@ -286,6 +286,9 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 units, with as many rounds of each: " in words
     wrong = run(*asked, "stress", cwd=tmp_path)
     assert wrong.stderr == "mebandit: coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
+    odd = run(*asked, "²", cwd=tmp_path)
+    assert odd.stderr == "mebandit: coefficient must be one of 'predicted_0', 'predicted_1'; got '²'.\n"
+    assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: coefficient must be a whole number")
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
     model = mb.measurement.from_known([0.2, 0.3])

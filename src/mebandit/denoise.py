@@ -31,9 +31,8 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     checks.integer("the number of rounds", len(x), 2)
     errors = checks.covariances("error_cov", error_cov, x.shape[1], len(x))
     mean = x.mean(axis=0)
-    return (
-        calibration(mean, (x - mean).T @ (x - mean) / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), pack(errors)).T.copy()
-    )
+    away = np.where(np.ptp(x, axis=0) > 0, x - mean, 0.0)
+    return calibration(mean, away.T @ away / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), pack(errors)).T.copy()
 
 
 class Calibration(NamedTuple):
@@ -71,10 +70,8 @@ def mapped(x: Floats, matrix: Floats, offset: Floats) -> Floats:
 
 
 def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:
-    """From the mean and covariance of x̃ and the mean Σe."""
+    """From the mean and covariance of x̃ and the mean Σe; what is constant must have no variance, not even by rounding."""
     variance = np.diag(cov)
-    moves = variance > 1e-14 * mean**2
-    scale = np.sqrt(np.where(moves, variance, 1.0))
-    spread = np.where(np.outer(moves, moves), cov, 0.0)  # of what is constant, cov has nothing but rounding
-    values, vectors = np.linalg.eigh((spread - error) / np.outer(scale, scale))
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    values, vectors = np.linalg.eigh((cov - error) / np.outer(scale, scale))
     return Calibration(mean, scale, (vectors * np.maximum(values, 0.0)) @ vectors.T)

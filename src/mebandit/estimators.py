@@ -241,8 +241,9 @@ def estimate(
         guard=checks.one_of("guard", guard, GUARDS),
     )
     model, given = (error_cov, error_cov.error_cov) if isinstance(error_cov, ErrorModel) else (None, error_cov)
-    if model is not None and hasattr(predicted, "columns"):  # a data frame, whose columns have names
-        model.check_features("error_cov", list(map(str, predicted.columns)))
+    names = list(getattr(predicted, "column_names", getattr(predicted, "columns", [])))  # of a table
+    if model is not None and names and all(isinstance(name, str) for name in names):
+        model.check_features("error_cov", names)
     rounds = check_rounds(predicted, actions, rewards, propensities, given, n_actions=n_actions, allowed=allowed, stabilizer=stabilizer)
     return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=_clusters(unit, rounds.rewards.size))[method]
 
@@ -296,10 +297,7 @@ def second_moment(products: Crossproducts, intercept: bool) -> Floats:
 
 def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibration:
     """What x̂ is computed with, from the crossproducts of a log."""
-    sums = products.full[0].sum(axis=0)
-    n = max(sums[0, 0], 1.0)
-    mean = sums[0, 1:-1] / n
-    return calibration(mean, sums[1:-1, 1:-1] / n - np.outer(mean, mean), products.mean_error(error_cov))
+    return calibration(*products.mean_and_cov, products.mean_error(error_cov))
 
 
 def calibrated_products(rounds: Rounds, calibration: Calibration, n_actions: int) -> Crossproducts:

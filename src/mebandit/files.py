@@ -32,11 +32,20 @@ def writable_folder(path: str | Path) -> Path:
 
 
 @contextmanager
-def folder_for_results(path: Path | None) -> Iterator[Path | None]:
-    """A writable folder, if one is wanted; where nothing comes of what is done with it, those made for it are taken away again."""
+def folder_for_results(path: Path | None, inputs: Iterable[Path], names: Iterable[str]) -> Iterator[Path | None]:
+    """A writable folder, if one is wanted; where nothing comes of what is done with it, those made for it are taken away again.
+
+    Results of these names must not take the place of an input, nor lie in a folder that is one, where they would be read the next time."""
     if path is None:
         yield None
         return
+    for given in inputs:
+        if given.is_dir() and (path.resolve() == given.resolve() or given.resolve() in path.resolve().parents):
+            raise LogError(f"the output folder must be outside the folder that is read; got {path} in {given}.")
+        if any((path / name).exists() and given.exists() and (path / name).samefile(given) for name in names):
+            raise LogError(
+                f"the output folder must be another one, where results do not take the place of the log; got {path} for {given}."
+            )
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield writable_folder(path)
@@ -50,8 +59,11 @@ def begins_with(mark: str) -> Callable[[Path], bool]:
     """Whether a file has a mark at its beginning."""
 
     def has(path: Path) -> bool:
-        with path.open("rb") as file:
-            return mark.encode() in file.read(80)
+        try:
+            with path.open("rb") as file:
+                return mark.encode() in file.read(80)
+        except OSError:
+            return False
 
     return has
 

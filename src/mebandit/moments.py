@@ -197,6 +197,15 @@ class Crossproducts(NamedTuple):
         mean, square = total[0, 1:-1], np.diag(total)[1:-1]
         return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
 
+    @property
+    def mean_and_cov(self) -> tuple[Floats, Floats]:
+        """of x̃, (d,) and (d, d); where a variance is what rounding makes of 0, it is 0"""
+        total = self.full[0].sum(axis=0) / max(self.rounds.sum(), 1.0)
+        mean = total[0, 1:-1]
+        cov = total[1:-1, 1:-1] - np.outer(mean, mean)
+        moves = np.diag(cov) > 1e-14 * mean**2
+        return mean, np.where(np.outer(moves, moves), cov, 0.0)
+
     def merge(self, other: "Crossproducts") -> "Crossproducts":
         """The crossproducts of both logs together: the sum."""
         return Crossproducts(*(a + b for a, b in zip(self, other, strict=True)))

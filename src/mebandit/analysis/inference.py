@@ -356,15 +356,17 @@ class _Steps:
         gram = raw.full[0].sum(axis=0)[first:-1, first:-1]
         length = np.sqrt(np.maximum(np.diag(gram), 1e-300))
         values, vectors = np.linalg.eigh(gram / np.outer(length, length))
-        if values[0] > 1e-14 * values[-1] or self.options.ridge > 0:
+        if values[0] > 1e-14 * values[-1] or self.options.ridge > 0 or raw.rounds.sum() < len(names):
             return
         repeated = [name for name, part in zip(names, np.abs(vectors[:, 0]), strict=True) if part > 1e-5]
-        got = f"{', '.join(repeated[:-1])} and {repeated[-1]}, of which each follows from the others. Leave one out."
+        got = f"{', '.join(repeated[:-1])} and {repeated[-1]}, of which each follows from the others"
+        remedy = "Leave one out, or set ridge > 0."
+        if "the intercept" in repeated:
+            remedy = "Fit no intercept beside them, leave one out, or subtract a constant from what is far from 0 beside its spread."
         if len(repeated) == 1:
-            got = f"{repeated[0]}, which is always 0. Leave it out."
-        elif "the intercept" in repeated:
-            got = got.replace("Leave one", "Fit no intercept beside them, or leave one")
-        raise checks.SingularMoments(f"features must differ, for their coefficients to be identified; got {got}")
+            got = f"{repeated[0]}, which is always 0"
+            remedy = "Leave it out (a class that is never predicted: merge it with another one), or set ridge > 0."
+        raise checks.SingularMoments(f"features must differ, for their coefficients to be identified; got {got}. {remedy}")
 
     def _check_units(self, by_unit: ByUnit) -> None:
         if self.reading.source.columns.unit is not None and len(by_unit.places) < 2:

@@ -350,9 +350,7 @@ class _Valuation:
         return _assembled(sums, targets, center, len(counted.faults), window.low, self.level, reading.source.columns.unit is not None)
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
-        total = (raw if error is None else error.unbiased(raw)).full[0].sum(axis=0)
-        mean = total[0, 1:-1] / total[0, 0]
-        return Frame(self.reading.source.n_actions, error, mean, total[1:-1, 1:-1] / total[0, 0] - np.outer(mean, mean))
+        return Frame(self.reading.source.n_actions, error, *(raw if error is None else error.unbiased(raw)).mean_and_cov)
 
     def _halves(self, cut: int, rows: int) -> tuple[Crossproducts, Crossproducts]:
         """The crossproducts of the rows before and after the cut."""

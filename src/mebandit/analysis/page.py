@@ -325,6 +325,12 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
+TABLES = ("estimates", "contrasts", "sensitivity", "diagnostics")
+FIGURES = ("forest", "sensitivity", "propensities", "drift")
+FILES = ("fit.json", *(f"{name}.csv" for name in TABLES), *(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")), "report.html")
+"""what is written to a folder"""
+
+
 def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
     """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
     figures = pictures(analysis, level)

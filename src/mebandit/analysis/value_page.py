@@ -89,6 +89,10 @@ def forest(values: Values) -> "matplotlib.figure.Figure":
     return figure
 
 
+FILES = ("value.json", "value.csv", "value.png", "value.svg", "value.html")
+"""what is written to a folder"""
+
+
 def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path:
     """value.json, value.csv, the figure and the page."""
     figure, shown = forest(values), table(values)

@@ -52,7 +52,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
     begun, written = monotonic(), None
     checks.number("--level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    with folder_for_results(out) as folder:
+    with folder_for_results(out, log, page.FILES) as folder:
         found = _analysis(log, folder, given)
         if folder is not None:
             command = shlex.join(["mebandit", *sys.argv[1:]])
@@ -150,7 +150,7 @@ GOES_WITH = {
 
 def _kind_of_evidence(given: dict[str, Any]) -> str:
     """Which of `GOES_WITH` was given; options that do not belong to it are refused."""
-    said = {name for name, value in given.items() if value not in (None, False)}
+    said = {name for name, value in given.items() if value is not None and value is not False}
     kinds = [kind for kind in GOES_WITH if kind in said]
     if len(kinds) != 1:
         received = " and ".join(f"--{kind}" for kind in kinds) or "none"

@@ -13,6 +13,9 @@ from mebandit.checks import InvalidInput
 from mebandit.cli.options import columns_file
 from mebandit.cli.terminal import commands, print_table
 
+FILES = ("plan.png", "plan.json", "plan.html")
+"""what is written to a folder"""
+
 
 class Numbers(click.ParamType[Any]):
     """A number; several with commas; rows of them with semicolons."""
@@ -83,11 +86,12 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
         raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
     if pilot is None and said:
         raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
-    with folder_for_results(out) as folder:
+    with folder_for_results(out, [] if pilot is None else [pilot], FILES) as folder:
         error = said.pop("error_model", given["error_cov"])
         fitted = None if pilot is None else fit(pilot, error_cov=error, methods=given["method"], **said)
-        number = given.pop("coefficient")
-        given["coefficient"] = int(number) if number.isdigit() else number
+        which = given["coefficient"]
+        if which.isascii() and which.isdecimal() and not (fitted is not None and which in fitted.features):
+            given["coefficient"] = int(which)
         found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
         if as_json:
             click.echo(found.to_json())

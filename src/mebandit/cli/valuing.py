@@ -56,7 +56,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
 
     begun = monotonic()
     aside = given["set_aside"] or (out or Path()) / "set_aside.csv"
-    with folder_for_results(out) as folder:
+    with folder_for_results(out, log, value_page.FILES) as folder:
         found = _valued(log, folder, given)
         if folder is not None:
             command = shlex.join(["mebandit", *sys.argv[1:]])

@@ -106,7 +106,7 @@ class Plan:
     def _found(self) -> str:
         source = "by formula" if self.design is not None else f"from a pilot of {self.pilot_rounds:,} rounds"
         if self.pilot_units:
-            units = -(-self.rounds * self.pilot_units // self.pilot_rounds)
+            units = max(-(-self.rounds * self.pilot_units // self.pilot_rounds), 2)  # one says nothing of the spread between them
             source += f" of {self.pilot_units:,} units, with as many rounds of each: {units:,} of them"
         raised = "" if self.rounds == self.formula else f" ({self.formula:,} {source}, raised since simulated trials fell short)"
         bound = "" if self.worst is None else f" If every action only had the floor's probability, it would take {self.worst:,}."
@@ -261,7 +261,7 @@ def _goal(
     if baseline is not None and checks.integer("baseline", baseline, 0) == checks.integer("action", action, 0):
         checks.refuse("baseline", "differ from action", f"{baseline} for both", "For θ of the action itself: baseline=None.")
     return Goal(
-        coefficient=0 if isinstance(coefficient, str) else checks.integer("coefficient", coefficient, 0),
+        coefficient=0 if isinstance(coefficient, str) and coefficient else checks.integer("coefficient", coefficient, 0),
         feature=coefficient if isinstance(coefficient, str) else "",
         action=checks.integer("action", action, 0),
         baseline=baseline,

@@ -44,16 +44,21 @@ def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorMod
 
 def _checked_order(features: Sequence[str], names: Sequence[str], nameless: bool) -> list[str]:
     """Names that are the order of all coordinates."""
-    if not isinstance(features, (list, tuple)) or not all(isinstance(name, str) and name for name in features):
+    if (
+        isinstance(features, (str, set, frozenset))
+        or not hasattr(features, "__len__")
+        or not all(isinstance(f, str) and f for f in features)
+    ):
         checks.refuse("features", "be names, in a list", checks.shown(features))
     if nameless:
         remedy = 'Name them: model.named("stress").'
         checks.refuse("models", "have names for their coordinates, for `features` to be their order", "a model without", remedy)
-    _check_once(features)
+    order = list(map(str, features))
+    _check_once(order)
     for name in names:
-        if name not in features:
+        if name not in order:
             checks.refuse("features", "have all that the models are about", f"no {name!r}", "Name it too, where it belongs.")
-    return list(features)
+    return order
 
 
 def _check_once(names: Sequence[str]) -> None:

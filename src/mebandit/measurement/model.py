@@ -66,7 +66,7 @@ class ErrorModel:
         if self.features and self.features != tuple(features):
             remedy = "If they are the same under other names, give it these (model.named, mebandit error-model --features)."
             if sorted(self.features) == sorted(features):
-                remedy = "Name them in that order (predicted=, --predicted)."
+                remedy = "Put them into that order."
             rule = f"be of the log's features, {', '.join(features)}, in their order"
             checks.refuse(what, rule, f"one of {', '.join(self.features)}", remedy)
 
@@ -92,6 +92,8 @@ class ErrorModel:
     @property
     def class_probabilities(self) -> Floats:
         """How often each class is predicted (rows) where each is true (columns), if misclassified, (K, K); a reference class is first."""
+        if self.kind != "misclassified":
+            checks.refuse("class_probabilities", "be asked of a model made by from_confusion", f"the kind {self.kind!r}")
         p = class_means(self.offset, self.slope, self.prevalence.size)
         return p if len(p) == p.shape[1] else np.vstack([1.0 - p.sum(axis=0), p])
 
