@@ -636,9 +636,10 @@ JOINED_DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("damage", JOINED_DAMAGE)
 def test_a_damaged_file_of_a_joined_model_is_refused_in_one_sentence(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "errors.json"
-    join(MODELS["known"]().named("a", "c"), from_known([0.1]).named("b"), features=["a", "b", "c"]).save(path)
+    model = join(MODELS["known"]().named("a", "c"), from_known([0.1]).named("b"), features=["a", "b", "c"])
+    model.save(path)
     data = json.loads(path.read_text())
-    assert_same(mb.ErrorModel.load(path), mb.ErrorModel.load(path))
+    assert_same(mb.ErrorModel.load(path), model)
     JOINED_DAMAGE[damage](data)
     path.write_text(json.dumps(data))
     with pytest.raises(mb.LogError, match=r"^[^\n]* must [^\n]+; got [^\n]+\.$"):

@@ -13,6 +13,7 @@ import pytest
 
 import mebandit as mb
 from mebandit.analysis.planning import Design, _dr_scores, _meb_scores, _rc_scores, design_effect, played, predictions, variance
+from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
 from mebandit.experiments.planning import Check, counted, intended
 from mebandit.experiments.trials import run_trials
@@ -253,6 +254,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "Simulated trials" in shown.stdout
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "plan.html").read_text().count("<svg") == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
     printed = run(*shape, "--json", cwd=tmp_path)
     assert json.loads(printed.stdout) == stored, "the same seed gives the same plan"
     refused = run("--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)

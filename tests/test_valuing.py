@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mebandit as mb
+from mebandit.analysis import value_page
 from mebandit.checks import MebanditError
 from mebandit.cli.terminal import commands
 from mebandit.measurement import from_validation
@@ -80,6 +81,7 @@ def test_a_table_a_figure_and_a_page(folder: Path) -> None:
     assert len(pd.read_csv(folder / "out" / "value.csv")) == 3
     assert json.loads((folder / "out" / "value.json").read_text())["units"] == 50
     assert (folder / "out" / "value.png").stat().st_size > 5000
+    assert sorted(path.name for path in (folder / "out").iterdir()) == sorted(value_page.FILES)
 
 
 def test_doubtful_values_are_said_to_be(folder: Path) -> None:

@@ -449,7 +449,7 @@ def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Flo
     model = error.model
     if model is not None:
         warned = warn_if_berkson(model, moment)
-        if warned or (model.verdict == "biased" and model.kind in ("classical", "reported")):
+        if warned or (model.is_doubted and model.verdict == "biased"):
             return warned, model
     if validation is None or (model is not None and model.unbiases):
         return "", None

@@ -132,8 +132,8 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
         raise InvalidInput(f"the evidence must be one file with --{kind}; got {len(evidence)}. --join joins models made from one each.")
     model.save(out)
     click.echo(model.describe())
-    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
-        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it all the same, as --assume says, and warns.")
+    if model.is_doubted:
+        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it all the same, and warns.")
     else:
         click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
     click.echo(f"Error model: {out.resolve()}")

@@ -131,7 +131,7 @@ def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) ->
     if theta == "fit":
         return {"learned": Fitted(method=given["method"], context=context, floor=floor, intercept=given["intercept"])}
     path = Path(theta)
-    data = _read_json(path)
+    data = _read_theta(path)
     if isinstance(data, dict):
         _check_fit(path, data, _opened(paths, arguments))
     return {path.stem: LinearRule(floor=floor, context=context, **_theta(path, data, given["method"]))}
@@ -159,7 +159,7 @@ def _theta(path: Path, data: Any, method: str) -> dict[str, Any]:
     return {"theta": estimates[method]["theta"], "intercept": estimates[method].get("intercept"), "fitted_to": data.get("rounds", 0)}
 
 
-def _read_json(path: Path) -> Any:
+def _read_theta(path: Path) -> Any:
     """What a JSON file holds, or the numbers of a CSV."""
     try:
         return np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix != ".json" else json.loads(path.read_bytes())

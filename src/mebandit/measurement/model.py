@@ -76,6 +76,11 @@ class ErrorModel:
         return self.parts or (Part(self, np.arange(self.dim)),)
 
     @property
+    def is_doubted(self) -> bool:
+        """Whether it is used as classical error though its pairs of prediction and truth say something else."""
+        return self.kind in ("classical", "reported") and self.verdict in ("berkson", "biased")
+
+    @property
     def unbiases(self) -> bool:
         """Whether predictions are unbiased before anything is taken out."""
         return self.kind in UNBIASING or any(part.model.unbiases for part in self.parts)
@@ -117,10 +122,7 @@ class ErrorModel:
         vector = checks.floats("parameters", parameters, (self.parameters.size,))
         if self.parts:
             return side_by_side([Part(part.model.at(vector[part.parameters_in(d)]), part.places) for part in self.parts], self.features)
-        b, B, triangle = vector[:d], vector[d : d + d * d].reshape(d, d), vector[d + d * d :]
-        Ω = np.zeros((d, d))
-        Ω[np.triu_indices(d)] = triangle
-        Ω = np.triu(Ω) + np.triu(Ω, 1).T
+        b, B, Ω = unstacked(vector, d)
         if self.kind == "misclassified":
             return replace(self, offset=b, slope=B, raw_cov=mixed(class_means(b, B, self.prevalence.size), self.prevalence))
         before = np.diag(self.raw_cov)
@@ -203,31 +205,29 @@ class Part(NamedTuple):
 
     def parameters_in(self, d: int) -> Integers:
         """Where the parameters of a model of d coordinates have those of this one."""
-        i, j = np.triu_indices(self.model.dim)
-        row, column = np.minimum(self.places[i], self.places[j]), np.maximum(self.places[i], self.places[j])
-        square = self.places[:, None] * d + self.places
-        return np.concatenate([self.places, d + square.ravel(), d + d * d + row * d - row * (row - 1) // 2 + column - row])
+        b, B, Ω = unstacked(np.arange(n_parameters(d), dtype=np.float64), d)  # their numbers in the places of the parameters
+        own = np.ix_(self.places, self.places)
+        return stacked(b[self.places], B[own], Ω[own]).astype(np.int64)
 
 
 def side_by_side(parts: Sequence[Part], features: tuple[str, ...] = ()) -> ErrorModel:
     """One model of all coordinates, whose errors are uncorrelated between the parts."""
     d = sum(part.model.dim for part in parts)
-    size = d + d * d + d * (d + 1) // 2
-    b, reliability, spread = np.zeros(d), np.zeros(d), np.zeros((size, size))
+    b, reliability, spread = np.zeros(d), np.zeros(d), np.zeros((n_parameters(d), n_parameters(d)))
     for model, places in parts:
         own = Part(model, places).parameters_in(d)
         b[places], reliability[places], spread[np.ix_(own, own)] = model.offset, model.reliability, model.parameters_cov
-    joined = make_model(
+    return make_model(
         "joined",
         _blocks([(model.raw_cov, places) for model, places in parts]),
         b=b,
         B=_blocks([(model.slope, places) for model, places in parts]),
+        parameters_cov=spread,
         sample_size=min((model.sample_size for model, _ in parts if model.sample_size), default=0),
         reliability=reliability,
         features=features,
         parts=tuple(parts),
     )
-    return replace(joined, parameters_cov=spread)
 
 
 def check_joinable(model: ErrorModel) -> None:
@@ -235,7 +235,7 @@ def check_joinable(model: ErrorModel) -> None:
     if model.kind == "reported":
         remedy = "A log's error columns can be numbers for features with one variance (error_columns='0.3,variance')."
         checks.refuse("models", "be of one error covariance for all rounds", "one of reported variances", remedy)
-    if model.kind == "classical" and model.verdict in ("berkson", "biased"):
+    if model.is_doubted:
         remedy = "Make it without `assume`."
         checks.refuse("models", "be used as their validation pairs say", f"one used as classical whose pairs say {model.verdict}", remedy)
 
@@ -287,13 +287,25 @@ def stacked(b: Floats, B: Floats, Ω: Floats) -> Floats:
     return np.concatenate([b, B.reshape(*b.shape[:-1], d * d), Ω[..., rows, columns]], axis=-1)
 
 
+def unstacked(vector: Floats, d: int) -> tuple[Floats, Floats, Floats]:
+    """b, B and Ω of d coordinates, from what `stacked` makes of them."""
+    Ω = np.zeros((d, d))
+    Ω[np.triu_indices(d)] = vector[d + d * d :]
+    return vector[:d], vector[d : d + d * d].reshape(d, d), np.triu(Ω) + np.triu(Ω, 1).T
+
+
+def n_parameters(d: int) -> int:
+    """The length of what `stacked` makes of a model of d coordinates."""
+    return d + d * d + d * (d + 1) // 2
+
+
 def make_model(
     kind: str, Ω: Floats, *, b: Floats | None = None, B: Floats | None = None, root: Floats | None = None, **rest: Any
 ) -> ErrorModel:
     """A model, its defaults filled in; `root` is F with F F' the covariance of its parameters, (size, anything)."""
     d = len(Ω)
-    size = d + d * d + d * (d + 1) // 2
     usual: dict[str, Any] = {
+        "parameters_cov": np.zeros((n_parameters(d), n_parameters(d))) if root is None else root @ root.T,
         "sample_size": 0,
         "reliability": np.where(np.diag(Ω) == 0, 1.0, np.nan),
         "prevalence": np.empty(0),
@@ -305,7 +317,6 @@ def make_model(
         offset=np.zeros(d) if b is None else b,
         slope=np.eye(d) if B is None else B,
         raw_cov=(Ω + Ω.T) / 2,
-        parameters_cov=np.zeros((size, size)) if root is None else root @ root.T,
         **(usual | rest),
     )
 

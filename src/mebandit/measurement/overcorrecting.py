@@ -57,7 +57,7 @@ def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: A
     elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log, or the covariance of x̃ where an intercept is fitted. Returns
     the warning, or nothing.
     """
-    if model.verdict != "berkson" or (error_cov is None and model.kind not in ("classical", "reported")):
+    if model.verdict != "berkson" or (error_cov is None and not model.is_doubted):
         return ""
     factor = overcorrection(model if error_cov is None else error_cov, second_moment).factor
     if factor == 1.0:  # nothing is subtracted

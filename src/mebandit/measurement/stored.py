@@ -11,7 +11,7 @@ from mebandit.checks import LogError
 from mebandit.files import write_whole
 from mebandit.measurement import words
 from mebandit.measurement.hypotheses import ChiSquare
-from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, names_of, non_negative, side_by_side
+from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, n_parameters, names_of, non_negative, side_by_side
 
 FORMAT, VERSION = "mebandit-error-model", 1
 
@@ -61,7 +61,7 @@ def _from_plain(data: dict[str, Any]) -> ErrorModel:
     if data["kind"] == "joined":
         return _joined_from_plain(data)
     d = checks.integer("the length of offset", len(data["offset"]), 1)
-    size = d + d * d + d * (d + 1) // 2
+    size = n_parameters(d)
     kind = checks.one_of("kind", data["kind"], KINDS)
     B = checks.floats("slope", data["slope"], (d, d))
     if np.linalg.cond(B) > 1e12:

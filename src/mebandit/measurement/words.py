@@ -62,9 +62,9 @@ def _lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
 
 def _advice(model: "ErrorModel") -> str:
     """One sentence on what to do."""
-    if model.verdict == "berkson" and model.kind in ("classical", "reported"):
+    if model.is_doubted and model.verdict == "berkson":
         return "What to do: do not subtract this covariance; use least squares on the raw predictions, or from_validation without `assume`."
-    if model.verdict == "biased" and model.kind in ("classical", "reported"):
+    if model.is_doubted:
         return "What to do: do not use these predictions as they are; take from_validation without `assume`, and its unbias(predicted)."
     advice = _ADVICE[model.kind]
     if model.verdict == "undecided":
