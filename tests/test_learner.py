@@ -469,7 +469,7 @@ def test_a_save_that_is_interrupted_leaves_the_old_file(tmp_path: Path, monkeypa
     old = (tmp_path / "s.json").read_bytes()
     learner.learn(learner.decide([1.0], 0.1), 1.0)
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(mb.LogError, match=r"state file must be one that can be written; got .*disk full"):
+    with pytest.raises(mb.LogError, match=r"the file to write must be one that can be written; got .*disk full"):
         learner.save(tmp_path / "s.json")
     assert (tmp_path / "s.json").read_bytes() == old
     assert mb.Learner.load(tmp_path / "s.json").learned == 0

@@ -654,7 +654,7 @@ def test_a_foreign_file_is_refused_in_one_sentence(content: bytes, tmp_path: Pat
         mb.ErrorModel.load(path)
     with pytest.raises(mb.LogError, match=r"must be a readable file; got .*nowhere"):
         mb.ErrorModel.load(tmp_path / "nowhere")
-    with pytest.raises(mb.LogError, match="must be saved where a file can be written"):
+    with pytest.raises(mb.LogError, match="the file to write must be one that can be written"):
         MODELS["known"]().save(tmp_path / "nowhere" / "errors.json")
 
 

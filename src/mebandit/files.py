@@ -1,21 +1,72 @@
-"""Files that are there in full or not at all."""
+"""Files that are there in full or not at all, and JSON that cannot be taken for something else."""
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+from typing import Any, BinaryIO
 
 from mebandit.checks import LogError
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file under another name, then rename it: it is there in full or not at all."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+    """A new file to write to, which takes the name `path` once all is written; if anything fails, `path` is as it was before.
+
+    The temporary name is random and must not exist, so that two processes never write to the same file, and no link is followed: a link at
+    `path` itself is replaced by the file.
+    """
+    path = Path(path)
+    part = path.with_name(f".mebandit-{token_hex(8)}.part")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            with open(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+    except OSError as error:
+        raise LogError(f"the file to write must be one that can be written; got {path} ({error.strerror or error}).") from error
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file in full or not at all, see `whole_file`."""
+    with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+
+
+def parse_json(content: str | bytes) -> Any:
+    """What a JSON text holds; a ValueError where it is none, also where it is nested too deeply to be read."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def seal(body: dict[str, Any]) -> str:
+    """A dict as JSON, with a checksum of the rest as its last entry."""
+    return json.dumps(body | {"sha256": _checksum(body)}, allow_nan=False)
+
+
+def unseal(content: str | bytes) -> tuple[dict[str, Any], bool]:
+    """The dict that `seal` wrote, without its checksum, and whether that is right; a ValueError where the content has none."""
+    body = parse_json(content)
+    if not isinstance(body, dict) or "sha256" not in body:
+        raise ValueError("no checksum")
+    found = body.pop("sha256")
+    return body, found == _checksum(body)
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, allow_nan=False).encode()).hexdigest()
 
 
 def writable_folder(path: str | Path) -> Path:
@@ -23,8 +74,8 @@ def writable_folder(path: str | Path) -> Path:
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".mebandit-write-test"
-        probe.write_text("")
+        probe = folder / f".mebandit-{token_hex(8)}.part"
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         probe.unlink()
     except OSError as error:
         raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error

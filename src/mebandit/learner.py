@@ -1,7 +1,5 @@
 """The stateful face for live use: decide now, learn whenever the reward arrives, save, load, merge."""
 
-import hashlib
-import json
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self, TypeGuard
@@ -12,7 +10,7 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks, settings, states
 from mebandit.checks import LogError
 from mebandit.estimators import Estimate, solved_estimate
-from mebandit.files import write_whole
+from mebandit.files import seal, unseal, write_whole
 from mebandit.log import Journal, decision_from_plain, decision_to_plain, read_events, read_header
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import advance, label
@@ -238,12 +236,7 @@ class Learner:
             "state": states.to_plain(self._state),
             "pending": [decision_to_plain(waiting) for waiting in self._pending.values()],
         }
-        text = json.dumps(body, allow_nan=False)
-        sealed = json.dumps(body | {"sha256": hashlib.sha256(text.encode()).hexdigest()}, allow_nan=False)
-        try:
-            write_whole(Path(path), sealed + "\n")
-        except OSError as error:
-            raise LogError(f"state file must be one that can be written; got {path} ({error.strerror or error}).") from error
+        write_whole(path, seal(body) + "\n")
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
@@ -313,12 +306,10 @@ def _reward(value: Any) -> float:
 def _read_sealed(path: Path) -> dict[str, Any]:
     """The contents of a state file, once its checksum has been found right."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-        seal = body.pop("sha256")
-        intact = seal == hashlib.sha256(json.dumps(body, allow_nan=False).encode()).hexdigest()
+        body, intact = unseal(path.read_bytes())
     except OSError as error:
         raise LogError(f"state file must be readable; got {path} ({error.strerror}).") from error
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except ValueError as error:
         raise LogError(f"state file must be one that Learner.save wrote; got {path}, which is not ({type(error).__name__}).") from error
     if not intact:
         raise LogError(f"state file must be as Learner.save wrote it; got {path}, whose checksum does not match. Restore it from a copy.")
@@ -326,4 +317,4 @@ def _read_sealed(path: Path) -> dict[str, Any]:
         raise LogError(
             f"state file must be {FORMAT} version {VERSION}; got {body.get('format')!r} version {body.get('version')!r} in {path}."
         )
-    return dict(body)
+    return body

@@ -16,6 +16,7 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
+from mebandit.files import whole_file
 from mebandit.values import Booleans, Decision, Floats, Integers, Observation, Pending
 
 FORMAT, VERSION = "mebandit-journal", 1
@@ -198,9 +199,9 @@ class Log(NamedTuple):
         """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen."""
         import pyarrow.parquet as pq
 
-        part = Path(path).with_name(Path(path).name + ".part")
-        pq.write_table(self.to_arrow(), part)
-        part.replace(path)
+        table = self.to_arrow()
+        with whole_file(path) as file:
+            pq.write_table(table, file)
 
 
 def read_journal(path: str | Path) -> Log:

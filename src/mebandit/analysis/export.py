@@ -20,7 +20,7 @@ from mebandit.analysis.off_policy import forecast_of
 from mebandit.analysis.reading import open_reading
 from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
-from mebandit.files import begins_with, check_output, write_whole
+from mebandit.files import begins_with, check_output, whole_file, write_whole
 from mebandit.progress import Show
 from mebandit.values import Booleans, Floats, Integers
 
@@ -185,21 +185,16 @@ def _writer(path: Path) -> Iterator[Callable[[Any], None]]:
     import pyarrow.parquet as pq
     from pyarrow import csv
 
-    part = path.with_name(path.name + ".part")
     opened: list[Any] = []
+    with whole_file(path) as file:
 
-    def write(table: Any) -> None:
-        if not opened:
-            parquet = path.suffix in PARQUET
-            opened.append(pq.ParquetWriter(part, table.schema) if parquet else csv.CSVWriter(part, table.schema))
-        opened[0].write_table(table)
+        def write(table: Any) -> None:
+            if not opened:
+                opened.append((pq.ParquetWriter if path.suffix in PARQUET else csv.CSVWriter)(file, table.schema))
+            opened[0].write_table(table)
 
-    try:
-        yield write
-        opened[0].close()
-        part.replace(path)
-    except BaseException:
-        if opened:
-            opened[0].close()
-        part.unlink(missing_ok=True)
-        raise
+        try:
+            yield write
+        finally:
+            for writer in opened:
+                writer.close()

@@ -8,7 +8,7 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
-from mebandit.files import write_whole
+from mebandit.files import parse_json, write_whole
 from mebandit.measurement import words
 from mebandit.measurement.hypotheses import ChiSquare
 from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, n_parameters, names_of, non_negative, side_by_side
@@ -19,16 +19,13 @@ FORMAT, VERSION = "mebandit-error-model", 1
 def save(model: ErrorModel, path: Path) -> None:
     """Write it; every number keeps every bit."""
     plain = {"format": FORMAT, "version": VERSION, **_to_plain(model)}
-    try:
-        write_whole(path, json.dumps(plain, allow_nan=False, indent=1) + "\n")
-    except OSError as error:
-        raise LogError(f"an error model must be saved where a file can be written; got {path} ({error.strerror}).") from error
+    write_whole(path, json.dumps(plain, allow_nan=False, indent=1) + "\n")
 
 
 def load(path: Path) -> ErrorModel:
     """Read what `save` wrote."""
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except OSError as error:
         raise LogError(f"an error model must be a readable file; got {path} ({error.strerror}).") from error
     except ValueError as error:
