@@ -376,6 +376,7 @@ def test_a_journal_gives_the_learner_back(tmp_path: Path) -> None:
     assert set(recovered.pending) == set(learner.pending)
     again = recovered.decide(x, np.eye(2))
     assert (again.id, again.action, again.propensities.tolist()) == (expected.id, expected.action, expected.propensities.tolist())
+    recovered.close()
     with pytest.raises(mb.LogError, match="must be read with the policy it was written with"):
         mb.Learner.recover(path, policy=mb.meb(2, 2))
     with pytest.raises(mb.InvalidInput, match="journal must be a new file"):

@@ -16,6 +16,7 @@ from mebandit.learner import Learner
 from mebandit.log import read_journal
 from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
+from mebandit.recovery import JournalCheck, check_journal, repair_journal
 from mebandit.results import Results
 from mebandit.schedules import clipped, standard
 from mebandit.simulate import simulate, simulate_log
@@ -31,6 +32,7 @@ __all__ = [
     "Estimate",
     "Fitted",
     "InvalidInput",
+    "JournalCheck",
     "Learner",
     "LinearRule",
     "LogError",
@@ -43,6 +45,7 @@ __all__ = [
     "Value",
     "Values",
     "check_environment",
+    "check_journal",
     "check_policy",
     "clipped",
     "environments",
@@ -60,6 +63,7 @@ __all__ = [
     "oracle",
     "plan",
     "read_journal",
+    "repair_journal",
     "replay",
     "robust_ucb",
     "schedules",

@@ -10,6 +10,8 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+# Called from Python for single live rounds: what takes a microsecond or two need not let other threads run meanwhile.
+live = numba.njit(cache=True, error_model="numpy")
 # Off the usual way: better called than copied into it.
 seldom = jit
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.

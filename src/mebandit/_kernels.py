@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if not TYPE_CHECKING:  # what is compiled is typed by the compiler
-    from mebandit._compiler import borrowed, item, jit, part, quotient, reach, same, seldom, spliced, summing
+    from mebandit._compiler import borrowed, item, jit, live, part, quotient, reach, same, seldom, spliced, summing
 
 # A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
 COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
@@ -2587,7 +2587,7 @@ def on_desk(desk, head, place):
     return part(desk, head[place], head[place + 1] - head[place])
 
 
-@jit
+@live
 def decide_live(desk, predicted, error_cov, allowed, number, out):
     """A live decision: check, propose, draw. Returns the action, its probability, the luck, and how often the error covariance has changed:
     one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
@@ -2610,7 +2610,7 @@ def decide_live(desk, predicted, error_cov, allowed, number, out):
     return action, out[action], luck, head[CHANGES]
 
 
-@jit
+@live
 def learn_live(desk, predicted, error_cov, allowed, action, propensity, reward, luck):
     """Take in the reward of a live decision."""
     head = borrowed(desk.view(np.int64))

@@ -92,7 +92,7 @@ def compiling() -> Any:
         return q + x * (a - b * q)
 
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
-    tools = {"jit": inlined, "spliced": inlined, "summing": called, "seldom": called}
+    tools = {"jit": inlined, "spliced": inlined, "live": called, "summing": called, "seldom": called}
     return SimpleNamespace(
         **tools,
         part=part,
@@ -131,7 +131,7 @@ def plain() -> Any:
     def quotient(a, b):
         return a / b
 
-    tools = dict.fromkeys(("jit", "spliced", "summing", "seldom", "borrowed"), itself)
+    tools = dict.fromkeys(("jit", "spliced", "live", "summing", "seldom", "borrowed"), itself)
     return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=unseen_equality, quotient=quotient)
 
 
