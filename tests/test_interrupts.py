@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,14 +225,16 @@ def test_threads_share_a_learner(tmp_path: Path, name: str, journaled: bool) -> 
         assert replayed(learner, policy, path) == expected
 
 
-def test_a_dropped_turn_comes_back() -> None:
-    """As when an exception strikes right after it was taken."""
+def test_a_turn_that_was_lost_is_taken_over() -> None:
+    """As when an exception strikes right after the turn was taken, also where a traceback keeps the struck frame."""
     learner = mb.Learner(mb.meb(2, 1))
-    turn = learner._turns.get(False)
-    del turn
-    learner.decide([1.0], 0.1)
-    for _ in range(1000):
-        mb.Learner(mb.meb(2, 1))
+    lost: list[None] = []
+    learner._turn[0] = lost
+    assert learner.decide([1.0], 0.1).id == 1
+    learner._turn[0] = lost
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(decision.id for decision in pool.map(lambda _: learner.decide([1.0], 0.1), range(20))) == list(range(2, 22))
+    assert learner.pending == tuple(range(1, 22))
 
 
 def in_child(work: Callable[[], object]) -> str:

@@ -2,12 +2,10 @@
 
 import copy
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import Empty
 from secrets import token_hex
-from typing import Any, Self, TypeGuard
+from typing import Any, Self, TypeGuard, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -21,11 +19,12 @@ from mebandit.journal import Journal, Line, Mark, decision_from_plain, decision_
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import label
 from mebandit.policies.desk import Desk
-from mebandit.turns import Refused, Turns
+from mebandit.turns import TURN, Refused, Turn, takes_turns
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 FORMAT, VERSION = "mebandit-learner", 1
 FLOAT, LARGEST = np.dtype(np.float64), _kernels.LARGEST
+Read = TypeVar("Read")
 CLOSE = 1e-9
 """how far probabilities computed again may be from those of a journal: another processor's mathematical functions round otherwise"""
 
@@ -73,17 +72,17 @@ class Learner:
 
     def _share(self) -> None:
         """Let the threads of this process use the learner in turns, and no process that is forked from it."""
-        self._reading = Turns()
-        self._turns = self._reading
+        self._reading = Turn()
+        """for calls that only read"""
+        self._turn = self._reading
         """for calls that change something"""
         LEARNERS.add(self)
 
     def close(self) -> None:
         """Give the journal back, for another learner to go on with; this one can then only be read, if it had one."""
         if self._journal is not None:
-            with self._at_rest():
-                self._journal.close()
-                self._turns = Refused(LogError(f"journal must be open; got {self._journal.path}, which was closed."))
+            self._at_rest(self._journal.close)
+            self._turn = Refused(LogError(f"journal must be open; got {self._journal.path}, which was closed."))
 
     def _leave_to_parent(self) -> None:
         """In a forked process: the journal belongs to the process that opened it, and so do the numbers of decisions."""
@@ -92,7 +91,7 @@ class Learner:
             self._journal = None
         remedy = "Make one there, with a seed and a journal of its own, or copy this one with copy.deepcopy."
         words = f"a learner must be used by the process that made it; got a call in a process forked from that one. {remedy}"
-        self._turns, self._reading = Refused(InvalidInput(words)), Turns()
+        self._turn, self._reading = Refused(InvalidInput(words)), Turn()
 
     def __enter__(self) -> Self:
         return self
@@ -100,27 +99,18 @@ class Learner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __copy__(self) -> "Learner":
-        """Two learners cannot share a memory."""
-        return copy.deepcopy(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Learner":
-        with self._at_rest():
-            twin = object.__new__(type(self))
-            twin.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
-        twin._share()
-        return twin
-
     def __getstate__(self) -> dict[str, Any]:
+        """All but the turns, copied: what `copy` and `pickle` make another learner from."""
         if self._journal is not None:
             remedy = "Save it and load that: Learner.load gives a learner without a journal."
             checks.refuse("a learner to be copied", "have no journal, which takes one writer", str(self._journal.path), remedy)
-        return {name: part for name, part in self.__dict__.items() if name not in ("_turns", "_reading")}
+        return self._at_rest(lambda: copy.deepcopy({name: part for name, part in vars(self).items() if name not in ("_turn", "_reading")}))
 
     def __setstate__(self, parts: dict[str, Any]) -> None:
         self.__dict__.update(parts)
         self._share()
 
+    @takes_turns
     def decide(self, predicted: ArrayLike, error_cov: ArrayLike, *, allowed: ArrayLike | None = None) -> Decision:
         """Choose an action for a predicted context (d,) whose error has covariance error_cov (d, d).
 
@@ -130,10 +120,9 @@ class Learner:
         x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
         s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self._policy.dim).copy()
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self._policy.n_actions)
-        try:
-            turn = self._turns.get(False)
-        except Empty:
-            turn = self._turns.wait(self, CALLS)
+        mine: list[None] = []
+        if self._turn.setdefault(TURN, mine) is not mine:
+            self._turn.wait(mine)
         try:
             if self._doing is not None:
                 self._settle()
@@ -150,7 +139,7 @@ class Learner:
             self._settle()
             raise
         finally:
-            self._turns.put(turn)
+            self._turn.clear()
 
     def _propose(self, x: Floats, s: Floats, mask: Booleans, number: int) -> Pending:
         """A decision that is not yet made, by the methods of the policy."""
@@ -163,12 +152,12 @@ class Learner:
         action = _kernels.draw(pi, u)
         return observation, Decision(number, action, float(pi[action]), pi)
 
+    @takes_turns
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
-        try:
-            turn = self._turns.get(False)
-        except Empty:
-            turn = self._turns.wait(self, CALLS)
+        mine: list[None] = []
+        if self._turn.setdefault(TURN, mine) is not mine:
+            self._turn.wait(mine)
         try:
             if self._doing is not None:
                 self._settle()
@@ -181,7 +170,7 @@ class Learner:
             self._settle()
             raise
         finally:
-            self._turns.put(turn)
+            self._turn.clear()
 
     def _take_in(self, pending: Pending, reward: float) -> None:
         """Move the state on by one finished round. Without a journal a desk is changed in place, in one call that no interrupt can divide;
@@ -204,12 +193,12 @@ class Learner:
         self.learned += 1
         self._doing = None
 
+    @takes_turns
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
-        try:
-            turn = self._turns.get(False)
-        except Empty:
-            turn = self._turns.wait(self, CALLS)
+        mine: list[None] = []
+        if self._turn.setdefault(TURN, mine) is not mine:
+            self._turn.wait(mine)
         try:
             self._settle()
             pending, journal = self._waiting(decision), self._journal
@@ -222,7 +211,7 @@ class Learner:
             self._settle()
             raise
         finally:
-            self._turns.put(turn)
+            self._turn.clear()
 
     def _settle(self) -> None:
         """Undo, or finish, what an interrupted call has left half done. This may be interrupted itself: the next call begins with it."""
@@ -231,18 +220,17 @@ class Learner:
             mend(self, *arguments)
             self._doing = None
 
-    @contextmanager
-    def _at_rest(self) -> Iterator[None]:
-        """No call changes anything meanwhile."""
-        try:
-            turn = self._reading.get(False)
-        except Empty:
-            turn = self._reading.wait(self, CALLS)
+    @takes_turns
+    def _at_rest(self, read: Callable[[], Read]) -> Read:
+        """What `read` gives while no call changes anything."""
+        mine: list[None] = []
+        if self._reading.setdefault(TURN, mine) is not mine:
+            self._reading.wait(mine)
         try:
             self._settle()
-            yield
+            return read()
         finally:
-            self._reading.put(turn)
+            self._reading.clear()
 
     def _waiting(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision
@@ -275,8 +263,7 @@ class Learner:
     @property
     def pending(self) -> tuple[int, ...]:
         """The ids of the decisions that wait for their reward."""
-        with self._at_rest():
-            return tuple(self._pending)
+        return self._at_rest(lambda: tuple(self._pending))
 
     @property
     def _memory(self) -> Any:
@@ -305,8 +292,7 @@ class Learner:
     @property
     def state(self) -> State:
         """A copy of the policy's state."""
-        with self._at_rest():
-            return states.copied(self._state)
+        return self._at_rest(lambda: states.copied(self._state))
 
     @property
     def theta(self) -> Floats:
@@ -339,31 +325,32 @@ class Learner:
         if not hasattr(self.policy, "merge"):
             checks.refuse("policy", "have a method merge(state, state), to be merged", type(self.policy).__name__)
         merged = Learner(self.policy, seed=self.seed)
-        with self._at_rest():
-            own, merged._pending = states.copied(self._state), dict(self._pending)
-            merged.decided, merged.learned = self.decided, self.learned
-        with other._at_rest():
-            merged._state = self.policy.merge(own, other._state)
-            merged.decided += other.decided
-            merged.learned += other.learned
+        merged._pending, merged.decided, merged.learned, own = self._at_rest(
+            lambda: (dict(self._pending), self.decided, self.learned, states.copied(self._state))
+        )
+        decided, learned, others = other._at_rest(lambda: (other.decided, other.learned, states.copied(other._state)))
+        merged._state = self.policy.merge(own, others)
+        merged.decided += decided
+        merged.learned += learned
         merged.origins = self.origins + other.origins
         return merged
 
     def save(self, path: str | Path) -> None:
         """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one."""
-        with self._at_rest():
-            body = {
-                "format": FORMAT,
-                "version": VERSION,
-                "policy": settings.to_plain(self.policy),
-                "seed": self.seed,
-                "decided": self.decided,
-                "learned": self.learned,
-                "origins": list(self.origins),
-                "state": states.to_plain(self._state),
-                "pending": [decision_to_plain(waiting) for waiting in self._pending.values()],
-            }
-        write_whole(path, seal(body) + "\n")
+        write_whole(path, seal(self._at_rest(self._to_plain)) + "\n")
+
+    def _to_plain(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": settings.to_plain(self.policy),
+            "seed": self.seed,
+            "decided": self.decided,
+            "learned": self.learned,
+            "origins": list(self.origins),
+            "state": states.to_plain(self._state),
+            "pending": [decision_to_plain(waiting) for waiting in self._pending.values()],
+        }
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
@@ -485,10 +472,6 @@ def _finish(learner: Learner, pending: Pending) -> None:
         learner._pending.pop(pending[1].id, None)
         learner.learned = learner._desk.learned
 
-
-TURNS = ("decide", "learn", "forget", "pending", "state", "save", "merge", "close", "__deepcopy__")
-CALLS = frozenset(getattr(call, "fget", call).__code__ for call in (vars(Learner)[name] for name in TURNS))
-"""the functions that take turns"""
 
 LEARNERS: "WeakSet[Learner]" = WeakSet()
 """those of this process"""
