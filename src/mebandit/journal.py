@@ -68,14 +68,18 @@ class Line(NamedTuple):
 class Journal:
     """An append-only file of events with one writer at a time. `durable=True` also waits for the disk after each event.
 
-    `mark` is the place after the last event that counts. An event that cannot be written, or whose learner was interrupted, is taken back
-    with `go_back`. A journal that is moved, deleted or changed by someone else takes no more events.
+    `mark` is the place after the last event that counts. `go_back` takes back an event that could not be written, or whose learner was
+    interrupted. A journal that is moved, deleted or changed by someone else takes no more events.
     """
 
     def __init__(self, path: str | Path, flags: int, durable: bool) -> None:
         self.path = Path(path)
         self.durable = durable
         self.mark = START
+        self._begun: Mark | None = None
+        """where the last event was begun"""
+        self._written_cov: tuple[object, str] = None, ""
+        """the last error covariance, and the same as JSON"""
         try:
             self._handle = os.open(path, flags | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:
@@ -99,7 +103,7 @@ class Journal:
             journal._lock()
             journal._refuse_contents()  # once more: no one else can have written since
             try:
-                journal.write({"format": FORMAT, "version": VERSION, **header})
+                journal.write(encode({"format": FORMAT, "version": VERSION, **header}))
             except BaseException:
                 journal.go_back(START)
                 raise
@@ -147,13 +151,13 @@ class Journal:
             file.seek(0)
             yield from read_lines(file, self.path)
 
-    def write(self, event: dict[str, Any]) -> None:
-        """Add an event. Where this fails, part of it may be in the file until `go_back` takes it back."""
+    def write(self, text: str) -> None:
+        """Add an event, given as JSON. Where this fails, part of it may be in the file until `go_back` takes it back."""
         self._check_place()
-        end, crc = self.mark
-        text = encode(event)[:-1].encode()
-        crc = crc32(text, crc)
-        line = b'%b,"crc":"%08x"}\n' % (text, crc)
+        self._begun = end, crc = self.mark
+        payload = text[:-1].encode()
+        crc = crc32(payload, crc)
+        line = b'%b,"crc":"%08x"}\n' % (payload, crc)
         try:
             if os.write(self._handle, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -162,6 +166,18 @@ class Journal:
         except OSError as error:
             raise LogError(f"journal must be a file that can be written; got {self.path} ({error.strerror}).") from error
         self.mark = Mark(end + len(line), crc)
+
+    def write_decision(self, pending: Pending) -> None:
+        error_cov = pending[0].error_cov
+        if error_cov is not self._written_cov[0]:  # mostly it is that of the decision before
+            self._written_cov = error_cov, encode(error_cov.tolist())
+        self.write(decision_text(pending, self._written_cov[1]))
+
+    def write_reward(self, number: int, reward: float) -> None:
+        self.write(f'{{"reward_of":{number},"reward":{reward!r}}}')
+
+    def write_forgotten(self, number: int) -> None:
+        self.write(f'{{"forget":{number}}}')
 
     def _check_place(self) -> None:
         """Refuse to go on where the file is no longer the one that was opened, or not as it was left."""
@@ -179,7 +195,13 @@ class Journal:
         raise LogError(f"journal must stay where it is and as it was written; got {received}. {remedy}")
 
     def go_back(self, mark: Mark) -> None:
-        """Take back all that was written after a mark: the events there do not count, or a crash has torn the last of them."""
+        """Take back the event that `write` has begun at a mark, and nothing that someone else has written there."""
+        if self._begun == mark:
+            self.cut(mark)
+        self.mark = mark
+
+    def cut(self, mark: Mark) -> None:
+        """Cut off all that comes after a mark: such events do not count, or a crash has torn the last of them."""
         try:
             if os.fstat(self._handle).st_size > mark.end:
                 os.ftruncate(self._handle, mark.end)
@@ -233,18 +255,17 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode(errors="replace").strip())
 
 
+def decision_text(pending: Pending, error_cov: str) -> str:
+    """A decision as JSON, of which the error covariance is given: numbers that are finite are written as Python writes them."""
+    (x, _, allowed, _, luck), (number, action, _, propensities) = pending
+    seen = f'"predicted":{x.tolist()},"error_cov":{error_cov},"allowed":{allowed.nonzero()[0].tolist()},"luck":{luck!r}'
+    return f'{{"decision":{number},{seen},"action":{action},"propensities":{propensities.tolist()}}}'
+
+
 def decision_to_plain(pending: Pending) -> dict[str, Any]:
-    """A decision as JSON can hold it."""
-    observation, decision = pending
-    return {
-        "decision": decision.id,
-        "predicted": observation.predicted.tolist(),
-        "error_cov": observation.error_cov.tolist(),
-        "allowed": observation.allowed.nonzero()[0].tolist(),
-        "luck": observation.luck,
-        "action": decision.action,
-        "propensities": decision.propensities.tolist(),
-    }
+    """A decision as a dict that JSON can hold."""
+    plain: dict[str, Any] = json.loads(decision_text(pending, encode(pending[0].error_cov.tolist())))
+    return plain
 
 
 def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> Pending:

@@ -130,7 +130,7 @@ class Learner:
             pending = self._propose(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
             if journal is not None:
                 self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, None
-                journal.write(decision_to_plain(pending))
+                journal.write_decision(pending)
             self._pending[number] = pending
             self.decided = number
             self._doing = None
@@ -176,11 +176,12 @@ class Learner:
         """Move the state on by one finished round. Without a journal a desk is changed in place, in one call that no interrupt can divide;
         what cannot be learned from must not be in the journal, and what cannot be written there not be learned."""
         observation, decision = pending
-        desk, journal, memory = self._desk, self._journal, self._memory
+        desk, journal = self._desk, self._journal
         if desk is not None and journal is None:
             self._doing = _finish, pending
             desk.learn(observation, decision, reward)
         else:
+            memory = self._memory
             self._doing = _go_back, None if journal is None else journal.mark, self.decided, self.learned, memory, pending
             if desk is None:
                 self._held = self._policy.update(memory, Round(observation, decision.action, decision.propensities, reward))
@@ -188,7 +189,7 @@ class Learner:
                 desk.words = memory.copy()
                 desk.learn(observation, decision, reward)
             if journal is not None:
-                journal.write({"reward_of": decision.id, "reward": reward})
+                journal.write_reward(decision.id, reward)
         del self._pending[decision.id]
         self.learned += 1
         self._doing = None
@@ -204,7 +205,7 @@ class Learner:
             pending, journal = self._waiting(decision), self._journal
             if journal is not None:
                 self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, pending
-                journal.write({"forget": pending[1].id})
+                journal.write_forgotten(pending[1].id)
             del self._pending[pending[1].id]
             self._doing = None
         except BaseException:
@@ -398,7 +399,7 @@ class Learner:
             lines = opened.lines()
             for found in cls.from_lines(next(lines), lines, journal, policy=policy, verify=verify):
                 learner, last = found
-            opened.go_back(last.mark)  # cuts off a torn last line
+            opened.cut(last.mark)  # a torn last line
         except BaseException:
             opened.close()
             raise

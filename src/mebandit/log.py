@@ -75,12 +75,12 @@ class Ledger:
                 self.decided = next_id(self.decided, pending[1].id)
                 self._pending[self.decided] = pending
             elif "reward_of" in event:
-                row = self._pending[event["reward_of"]], checks.number("reward", event["reward"])
-                del self._pending[event["reward_of"]]
+                reward = checks.number("reward", event["reward"])
+                finished = self._pending.pop(checks.integer("decision", event["reward_of"], 1))
                 self.learned += 1
-                return row
+                return finished, reward
             else:
-                del self._pending[event["forget"]]
+                del self._pending[checks.integer("decision", event["forget"], 1)]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             rule, received = "be a whole event, for an open decision", f"{checks.shown(event)} ({error!r})"
             raise LogError(f"{name} line {line.number} must {rule}; got {received}.") from error

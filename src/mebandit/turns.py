@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from time import sleep
 from types import CodeType, FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from mebandit import checks
 
+Call = TypeVar("Call", bound=Callable[..., Any])
 TURN = 0
 """the only key of a `Turn`"""
 NAME = "mine"
@@ -33,7 +34,7 @@ CALLS: set[CodeType] = set()
 """the code of all functions that take turns"""
 
 
-def takes_turns(call: Callable[..., Any]) -> Any:
+def takes_turns(call: Call) -> Call:
     """Mark a function that takes turns, so that others can see whether it is running."""
     CALLS.add(call.__code__)
     return call

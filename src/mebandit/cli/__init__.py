@@ -1,4 +1,4 @@
-"""The command line: `demo`, `simulate`, `paper` for simulations, `fit` for logs, `merge` for sites, `plan` for trials to come, `bench`."""
+"""The command line, a module for each family of commands."""
 
 import sys
 import warnings
@@ -11,6 +11,7 @@ try:
     from mebandit.cli import (  # noqa: F401  commands are known once their module is imported
         analysing,
         benching,
+        journals,
         merging,
         planning,
         simulating,
