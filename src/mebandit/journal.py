@@ -26,6 +26,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.files import parse_json
+from mebandit.progress import progress_bar
 from mebandit.values import Decision, Observation, Pending
 
 try:
@@ -40,6 +41,9 @@ SEAL = b',"crc":"'
 SEAL_SIZE = len(SEAL) + len('9a3f07c2"}\n')
 LONGEST = 1 << 28
 """bytes of the longest line: a decision on some 3000 features"""
+
+PIECE = 1 << 20
+"""bytes after which a progress bar moves on"""
 
 encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
@@ -149,7 +153,7 @@ class Journal:
         """The lines of the file, each checked."""
         with open(os.dup(self._handle), "rb") as file:
             file.seek(0)
-            yield from read_lines(file, self.path)
+            yield from watched_lines(file, self.path)
 
     def write(self, text: str) -> None:
         """Add an event, given as JSON. Where this fails, part of it may be in the file until `go_back` takes it back."""
@@ -236,6 +240,17 @@ def read_lines(file: BinaryIO, name: object) -> Iterator[Line]:
         yield Line(number, event, mark)
     if number == 0:
         raise LogError(f"{name} must begin with a journal's first line; got an empty file.")
+
+
+def watched_lines(file: BinaryIO, name: object) -> Iterator[Line]:
+    """`read_lines` with a progress bar."""
+    with progress_bar(os.fstat(file.fileno()).st_size // PIECE, "MiB of the journal", None) as done:
+        passed = 0
+        for line in read_lines(file, name):
+            yield line
+            for _ in range(passed, line.mark.end // PIECE):
+                done()
+            passed = line.mark.end // PIECE
 
 
 def _event(name: object, number: int, text: bytes) -> dict[str, Any]:

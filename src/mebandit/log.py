@@ -12,7 +12,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.files import whole_file
-from mebandit.journal import Line, decision_from_plain, next_id, read_lines
+from mebandit.journal import Line, decision_from_plain, next_id, watched_lines
 from mebandit.values import Booleans, Floats, Integers, Pending
 
 
@@ -106,7 +106,7 @@ def read_journal(path: str | Path) -> Log:
     """
     ledger = Ledger()
     with reading(path) as file:
-        finished = [ledger.take(line, path) for line in read_lines(file, path) if line.number > 1]
+        finished = [ledger.take(line, path) for line in watched_lines(file, path) if line.number > 1]
     rows = [row for row in finished if row is not None]
     if not rows:
         raise LogError(f"{path} must hold at least one finished round; got none.")

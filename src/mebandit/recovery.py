@@ -8,13 +8,10 @@ from typing import NamedTuple
 from mebandit import checks, settings
 from mebandit.checks import LogError
 from mebandit.files import whole_file
-from mebandit.journal import START, Line, read_lines
+from mebandit.journal import PIECE, START, Line, watched_lines
 from mebandit.learner import Learner
 from mebandit.log import Ledger, reading
 from mebandit.policies import Policy
-
-PIECE = 1 << 20
-"""bytes that are copied at a time"""
 
 
 class JournalCheck(NamedTuple):
@@ -45,15 +42,15 @@ def check_journal(path: str | Path, *, policy: Policy | None = None) -> JournalC
     >>> import tempfile, mebandit as mb
     >>> with tempfile.TemporaryDirectory() as folder, mb.Learner(mb.meb(2, 1), journal=f"{folder}/trial.jsonl") as learner:
     ...     learner.learn(learner.decide([0.4], 0.1), reward=1.0)
-    ...     check_journal(f"{folder}/trial.jsonl")[:3]
-    ('', 3, 516)
+    ...     check_journal(f"{folder}/trial.jsonl")[:2]
+    ('', 3)
     """
     known: Learner | Ledger = Ledger()
     count, mark, fault, replayed = 0, START, "", True
     with reading(path) as file:
         total = os.fstat(file.fileno()).st_size
         try:
-            for known, line in _replay(read_lines(file, path), path, policy):
+            for known, line in _replay(watched_lines(file, path), path, policy):
                 count, mark, replayed = line.number, line.mark, isinstance(known, Learner)
         except checks.MebanditError as error:
             fault = str(error)
