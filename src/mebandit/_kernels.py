@@ -88,10 +88,6 @@ ROUNDED = 1e-3
 # Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
 # where a cache keeps them in the same few places, and push each other out.
 CHUNK = 1016
-STRETCH = 4064  # that are sorted at a time
-EVEN = 32  # that vector instructions take at a time
-TILE = 17 * EVEN  # whose products are taken at a time
-CLASSES = 16  # into which a stretch may be sorted: in more there would be too few rounds
 
 _MIN_PIVOT = 1e-12
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
@@ -801,7 +797,7 @@ def add_products(products, squares, errors, varying, log):
     begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK, dtype=np.uint32)
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
-        sort_by_class(log.actions[start : start + m], begin, order)
+        sort_by_action(log.actions[start : start + m], begin, order)
         for i in range(d):
             take(v[1 + i], log.predicted[i, start : start + m], order[:m])
         take(v[d + 1], log.rewards[start : start + m], order[:m])
@@ -818,21 +814,21 @@ def add_products(products, squares, errors, varying, log):
 
 
 @jit
-def sort_by_class(code, begin, order):
-    """The order in which the rounds of one class, an action for example, follow those of another, and where each class begins in it."""
+def sort_by_action(actions, begin, order):
+    """The order in which the rounds of one action follow those of another, and where each action begins in it."""
     n = 0
-    for c in range(begin.size - 1):
-        begin[c] = n
+    for a in range(begin.size - 1):
+        begin[a] = n
         own = 0
-        for k in range(code.size):
-            own += code[k] == c
+        for k in range(actions.size):
+            own += actions[k] == a
         n += own
     begin[begin.size - 1] = n
     place = begin.copy()
-    for k in range(code.size):
-        c = code[k]
-        order[place[c]] = k
-        place[c] += 1
+    for k in range(actions.size):
+        a = actions[k]
+        order[place[a]] = k
+        place[a] += 1
 
 
 @jit
@@ -893,119 +889,6 @@ def add_offered(products, squares, errors, varying, alike, log, t):
                         k += 1
 
 
-@jit
-def add_fourth_moments(sums, odds, levels, counts, begin, end, log):
-    """Take rounds begin, ..., end - 1 into sums of u^m q q' by action, and of q over the odds 1/pi - 1; see `mebandit.fourth_moments`.
-
-    A stretch at a time, rounds are sorted into classes. As long as the propensities have few different values (`levels`, as many as there
-    is room for), as under a floor or in a trial, a class is an action with one of them: q q' is then summed once, u comes afterwards, and
-    rounds are counted by class. After that it is an action, and all powers of u are summed. Returns the number of levels, and the first
-    round that was not counted.
-    """
-    d, n_actions, size = log.predicted.shape[0], sums.shape[0], sums.shape[2]
-    row, tail = rows_of_quartics(d + 2)
-    plain, n_levels, alone = np.zeros((counts.size, size, size)), 0, end
-    q, w, found, code = np.empty((size, TILE)), np.empty((4, TILE)), np.empty((3, 3)), np.empty(STRETCH, dtype=np.int64)
-    first, order = np.zeros(max(counts.size, n_actions) + 1, dtype=np.int64), np.empty(STRETCH, dtype=np.uint32)
-    for start in range(begin, end, STRETCH):
-        stop = min(start + STRETCH, end)
-        if alone == end:
-            n_levels = find_levels(levels, n_levels, log.propensities[start:stop])
-            alone = end if n_levels <= levels.size else start
-        known = n_levels if alone == end else 0
-        n_classes = n_actions * max(known, 1)
-        write_classes(code[: stop - start], log.actions[start:stop], n_actions, log.propensities[start:stop], levels[:known])
-        sort_by_class(code[: stop - start], first[: n_classes + 1], order)
-        for c in range(n_classes):
-            for k in range(first[c], first[c + 1], TILE):
-                own = order[k : min(k + TILE, first[c + 1])]
-                even = (own.size + EVEN - 1) // EVEN * EVEN
-                for i in range(d):  # q begins with v
-                    take(q[1 + i], log.predicted[i, start:stop], own)
-                take(q[d + 1], log.rewards[start:stop], own)
-                fill_up(q, d + 2, own.size, even)
-                if known > 0:
-                    write_products(plain[c, 0], q, d + 2, even)
-                    add_quartics(plain[c], q, row[1:], tail[1:], even, found)
-                else:
-                    write_products(sums[c, 0, 0], q, d + 2, even)
-                    take(w[2], log.propensities[start:stop], own)
-                    write_weights(w, own.size, even)
-                    add_quartics_by_power(sums[c], odds[c], q, row, tail, w, even, found)
-    n_levels = min(n_levels, levels.size)
-    for c in range(n_levels * n_actions):
-        a, propensity = c % n_actions, levels[c // n_actions]
-        counts[c // n_actions, a] = plain[c, 0, 0]
-        add_powers_of(sums[a], plain[c], 1.0 / propensity)
-        for j in range(size):
-            odds[a, j] += spread_of(1.0 - propensity) * plain[c, 0, j]
-    return n_levels, alone
-
-
-@jit
-def find_levels(levels, n, propensities):
-    """How many different values there are among the first n levels and some propensities, which are put down after these; one more than
-    there is room for if they are too many."""
-    known = 0
-    for i in range(n):
-        for propensity in propensities:
-            known += propensity == levels[i]
-    if known == propensities.size:
-        return n
-    for propensity in propensities:
-        new = True
-        for i in range(n):
-            new = new and propensity != levels[i]
-        if new:
-            if n == levels.size:
-                return n + 1
-            levels[n] = propensity
-            n += 1
-    return n
-
-
-@jit
-def write_classes(code, actions, n_actions, propensities, levels):
-    """Numbers for pairs of a propensity and an action; where there are no levels, for actions."""
-    for k in range(code.size):
-        code[k] = actions[k]
-    for i in range(1, levels.size):
-        for k in range(code.size):
-            code[k] += n_actions * i * (propensities[k] == levels[i])
-
-
-@jit
-def fill_up(q, width, m, even):
-    """The 1 that v begins with, and zeros from round m on."""
-    for k in range(even):
-        q[0, k] = 1.0 if k < m else 0.0
-    for i in range(1, width):
-        for k in range(m, even):
-            q[i, k] = 0.0
-
-
-@jit
-def write_weights(w, m, even):
-    """From propensities pi in the third row of w: u = 1/pi in the second, 1/(1/pi - 1) in the first; zeros from round m on."""
-    for k in range(m):
-        w[1, k] = 1.0 / w[2, k]
-        w[0, k] = spread_of(1.0 - w[2, k])
-    for k in range(m, even):
-        w[0, k], w[1, k] = 0.0, 0.0
-
-
-@jit
-def write_products(totals, q, width, m):
-    """The products of two of v, but for those with 1: v itself, in the first rows of q; and the sums of them all."""
-    k = width
-    for a in range(width):
-        totals[a] += total(item(q, a), m)
-    for a in range(1, width):
-        for b in range(a, width):
-            totals[k] += write_product(item(q, k), item(q, a), item(q, b), m)
-            k += 1
-
-
 @summing
 def total(x, m):
     """The sum of m numbers."""
@@ -1026,87 +909,10 @@ def write_product(out, x, y, m):
     return found
 
 
-@jit
-def rows_of_quartics(width):
-    """Every product of four is summed once: v_a v_b times v_c v_e with a <= b <= c <= e, and r at most twice, so b is not r. Which rows of
-    q have the v_a v_b, and from which row on q has the v_c v_e for each; in the order of b."""
-    row, tail = np.empty(width * (width - 1) // 2, dtype=np.int64), np.empty(width * (width - 1) // 2, dtype=np.int64)
-    k = 0
-    for b in range(width - 1):
-        for a in range(b + 1):
-            row[k], tail[k] = packed_place(a, b, width), packed_place(b, b, width)
-            k += 1
-    return row, tail
-
-
-@jit
-def add_quartics(sums, q, row, tail, m, found):
-    """Sums of q q' over m rounds, for some rows of q. What is loaded is used three times; beyond an end the last row is taken again."""
-    n, size = row.size, q.shape[0]
-    for i in range(0, n, 3):
-        one, two, three = item(q, row[i]), item(q, row[min(i + 1, n - 1)]), item(q, row[min(i + 2, n - 1)])
-        for j in range(tail[i], size, 3):
-            sum_products(found, one, two, three, q, j, m)
-            for x in range(min(3, n - i)):
-                for y in range(max(tail[i + x] - j, 0), min(3, size - j)):
-                    sums[row[i + x], j + y] += found[x, y]
-
-
-@jit
-def add_quartics_by_power(sums, odds, q, row, tail, w, m, found):
-    """Sums of u^k q q', k = 0, 1, 2; those of 1 q with k = 0 are known, and in their place come those with the first row of w."""
-    size, first, u, two, three = q.shape[0], item(w, 0), item(w, 1), item(w, 2), item(w, 3)
-    for i in range(row.size):
-        one = item(q, row[i])
-        for t in range(m):
-            two[t] = one[t] * u[t]
-            three[t] = two[t] * u[t]
-        for j in range(tail[i], size, 3):
-            sum_products(found, one if i > 0 else first, two, three, q, j, m)
-            for y in range(min(3, size - j)):
-                if i > 0:
-                    sums[0, row[i], j + y] += found[0, y]
-                else:
-                    odds[j + y] += found[0, y]
-                sums[1, row[i], j + y] += found[1, y]
-                sums[2, row[i], j + y] += found[2, y]
-
-
-@jit
-def add_powers_of(sums, plain, u):
-    """sums[m] += u^m plain, m = 0, 1, 2."""
-    for i in range(plain.shape[0]):
-        for j in range(plain.shape[1]):
-            sums[0, i, j] += plain[i, j]
-            sums[1, i, j] += u * plain[i, j]
-            sums[2, i, j] += u * u * plain[i, j]
-
-
 @spliced
 def packed_place(i, j, width):
     """Where a packed upper triangle has its element i, j, i <= j."""
     return i * width - (i * (i - 1)) // 2 + j - i
-
-
-@summing
-def sum_products(found, a, b, c, q, j, m):
-    """The products of three rows with rows j, j + 1 and j + 2 of q, over m rounds."""
-    last = q.shape[0] - 1
-    x, y, z = item(q, j), item(q, min(j + 1, last)), item(q, min(j + 2, last))
-    ax, ay, az, bx, by, bz, cx, cy, cz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(m):
-        ax += a[k] * x[k]
-        ay += a[k] * y[k]
-        az += a[k] * z[k]
-        bx += b[k] * x[k]
-        by += b[k] * y[k]
-        bz += b[k] * z[k]
-        cx += c[k] * x[k]
-        cy += c[k] * y[k]
-        cz += c[k] * z[k]
-    found[0, 0], found[0, 1], found[0, 2] = ax, ay, az
-    found[1, 0], found[1, 1], found[1, 2] = bx, by, bz
-    found[2, 0], found[2, 1], found[2, 2] = cx, cy, cz
 
 
 @jit
@@ -1411,19 +1217,19 @@ def write_packed_row(packed, i, d, out):
 
 
 @jit
-def count_probabilities(tally, actions, propensities, counts, forecast, floor):
+def count_probabilities(tally, actions, propensities, forecast, floor):
     """How probable the actions taken were, and how probable each action was and whether it came; see
-    `mebandit.analysis.diagnostics.Tally`. Every entry counts as so many rounds, one number for all or one for each.
+    `mebandit.analysis.diagnostics.Tally`.
 
     `forecast` has the probability of every action where that is known, else no column; of two actions, that of one says it all.
     """
     n_actions, room = tally.least.size, np.empty(CHUNK)
-    count_propensities(tally, actions, propensities, counts, floor)
+    count_propensities(tally, actions, propensities, floor)
     for start in range(0, actions.size, CHUNK):
         stated = room[: min(CHUNK, actions.size - start)]
         for b in range(1, 2) if n_actions == 2 else range(forecast.shape[1]):
             write_stated(stated, actions, propensities, forecast, start, n_actions, b)
-            count_stated(tally.forecast[b], stated, actions, counts, start, b)
+            count_stated(tally.forecast[b], stated, actions, start, b)
 
 
 @jit
@@ -1440,16 +1246,16 @@ def add_chance(chance, begin, end, log, forecast):
 
 
 @jit
-def count_propensities(tally, actions, propensities, counts, floor):
+def count_propensities(tally, actions, propensities, floor):
     """A histogram of the propensities of the actions taken, the smallest, and how many are below the floor."""
     histogram, least, below = tally.propensity, tally.least, 0.0
     bins = histogram.shape[1]
     for k in range(actions.size):
-        a, propensity, n = actions[k], propensities[k], counts[entry(k, counts.size)]
-        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += n
+        a, propensity = actions[k], propensities[k]
+        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
         if propensity < least[a]:
             least[a] = propensity
-        below += n * (propensity < floor * (1.0 - 1e-9))
+        below += propensity < floor * (1.0 - 1e-9)
     tally.below[0] += below
 
 
@@ -1465,16 +1271,16 @@ def write_stated(out, actions, propensities, forecast, start, n_actions, b):
 
 
 @jit
-def count_stated(forecast, stated, actions, counts, start, b):
+def count_stated(forecast, stated, actions, start, b):
     """How probable action b was, and whether it came, at the level of that probability."""
     levels = forecast.shape[0]
     for k in range(stated.size):
-        q, n = stated[k], counts[entry(start + k, counts.size)]
+        q = stated[k]
         level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
-        forecast[level, 0] += n
-        forecast[level, 1] += n if actions[start + k] == b else 0.0
-        forecast[level, 2] += n * q
-        forecast[level, 3] += n * q * (1.0 - q)
+        forecast[level, 0] += 1.0
+        forecast[level, 1] += actions[start + k] == b
+        forecast[level, 2] += q
+        forecast[level, 3] += q * (1.0 - q)
 
 
 @spliced

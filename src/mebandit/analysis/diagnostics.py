@@ -26,8 +26,6 @@ GREEN, YELLOW, RED = "green", "yellow", "red"
 BINS, LEVELS, SEGMENTS = 20, 10, 20
 ROUNDING = 1e-9
 """of a number that is held against a limit"""
-ONCE = np.ones(1)
-"""how many rounds an entry of a log is"""
 
 
 class Finding(NamedTuple):
@@ -58,8 +56,7 @@ class Tally(NamedTuple):
     powers: Floats
     """Σ y³ and Σ y⁴, y = x̃ - its mean, (2, d)"""
     close: Floats
-    """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction; of all, or
-    of many that are spread evenly over the log, (3,)"""
+    """rounds with a choice; those where the two best actions differ by less than 1 and 1.96 s.d. of the error in that direction, (3,)"""
     reported: Floats
     """with v the reported variance: Σ v, Σ v², Σ y², Σ v y², Σ v³, Σ v⁴, (d, 6)"""
     ends: Floats
@@ -93,29 +90,17 @@ def empty_tally(n_actions: int, d: int) -> Tally:
     )
 
 
-def tally_of_ends(block: Block, rounds: Rounds, n_actions: int) -> Tally:
-    """Nothing yet but the smallest and the largest values; `rounds` are those of the block with unbiased predictions."""
+def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floats, floor: float | None, *, varying: bool) -> Tally:
+    """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
     tally = empty_tally(n_actions, len(rounds.predicted))
     tally.ends[:] = block.ends
     if rounds.predicted is not block.rounds.predicted:
         tally.ends[:, :-1] = np.stack([ends_of(x) for x in rounds.predicted], axis=1)
-    return tally
-
-
-def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floats, floor: float | None, *, varying: bool) -> Tally:
-    """What a block of a log of so many rows adds, but for `close`; `rounds` are those of the block with unbiased predictions."""
-    tally = tally_of_ends(block, rounds, n_actions)
+    _kernels.count_probabilities(tally, rounds.actions, rounds.propensities, block.forecast, floor or 0.0)
     for part, begin, end in parts_of(block, rows):
-        count_rounds(tally, block, begin, end, floor)
         _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
         _kernels.add_predictions(tally, part, begin, end, varying, mean, rounds)
     return tally
-
-
-def count_rounds(tally: Tally, block: Block, begin: int, end: int, floor: float | None) -> None:
-    """How probable actions were in some rounds of a block."""
-    own, rounds = slice(begin, end), block.rounds
-    _kernels.count_probabilities(tally, rounds.actions[own], rounds.propensities[own], ONCE, block.forecast[own], floor or 0.0)
 
 
 def parts_of(block: Block, rows: int) -> Iterator[tuple[int, int, int]]:

@@ -277,13 +277,6 @@ def _empty(schema: Any) -> Any:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def rows_of(part: Any) -> int | None:
-    """How many rows a part has, where that is known without reading them."""
-    if isinstance(part, tuple):
-        return int(part[1].num_rows)
-    return int(parquet_file(part).metadata.num_rows) if part.suffix in PARQUET else None
-
-
 def expected_pieces(part: Any) -> int:
     if isinstance(part, tuple):
         return -(-int(part[1].num_rows) // ROWS)

@@ -1,14 +1,12 @@
 """From a log to estimates: every method side by side, with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
-The log is gone through in blocks. Once is enough where Σe is one for all rounds and there are few features (`fourth_moments`). Else there
-is a first time for the crossproducts, from which θ follows, and a second one for the scores ψ, from which its standard errors follow, and
-for the diagnostics; where Σe varies between rounds, regression calibration needs two times more.
+The log is read in blocks, twice: first for the crossproducts, from which θ follows, then for the scores ψ, from which its standard errors
+follow, and for the diagnostics. Where Σe varies between rounds, regression calibration reads it two times more.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import _kernels, checks
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
-from mebandit.analysis.one_pass import Once, Uneven, gathered, known_rows
-from mebandit.analysis.reading import ByUnit, Counted, Reading, by_unit, open_reading
+from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.correction import Correction
 from mebandit.estimators import (
@@ -253,7 +250,7 @@ def compile_ahead(progress: Show = None) -> None:
     with compiling_notice(compiled, progress):
         reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
         reading.count()
-        _Steps(reading, Options(), METHODS, None).analysis(None, {})  # of a perfect fit, for which once is not enough
+        _Steps(reading, Options(), METHODS, None).analysis(None, {})
 
 
 class Scored(NamedTuple):
@@ -272,7 +269,7 @@ class Uncertainty(NamedTuple):
 
     scores: Scores
     tally: Tally
-    units: int = 0
+    units: int
     """clusters; 0: rounds stand alone"""
 
 
@@ -286,17 +283,14 @@ class _Steps:
     floor: float | None
 
     def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
-        once = self._once(rules)
-        raw, faults = self.reading.count(**rules) if once is None else (once.sums.moments.products, once.faults)
+        raw, faults = self.reading.count(**rules)
         error = self.reading.error.settled(raw)
         products = error.unbiased(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution = self._levered(solutions[1.0], products, error)
-        known = None if once is None else self._from_moments(once.sums, solution, error)
-        if known is None:
-            known = self._from_rounds(solution, error, rows=int(raw.rounds.sum()) + len(faults))
+        known = self._uncertainty(solution, error, rows=int(raw.rounds.sum()) + len(faults))
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", None
@@ -324,24 +318,7 @@ class _Steps:
             settings=settings,
         )
 
-    def _once(self, rules: dict[str, Any]) -> Counted[Once] | None:
-        """What going through the log once gives; None where that is not enough."""
-        rows = known_rows(self.reading)
-        if rows is None:
-            return None
-        try:
-            return self.reading.gather(partial(gathered, reading=self.reading, rows=rows, floor=self.floor), **rules)
-        except Uneven:
-            return None
-
-    def _from_moments(self, once: Once, solution: Solution, error: Correction) -> Uncertainty | None:
-        """Without a second time through the log; None where rounding may have spoilt what was gathered."""
-        scores = None if once.is_far(solution.calibration) else once.moments.scores(solution, error)
-        if scores is None:
-            return None
-        return Uncertainty(scores, once.tally_with(_preferred(solution), error, solution.calibration.mean))
-
-    def _from_rounds(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
+    def _uncertainty(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
         """From a second time through the log."""
         scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), Scored.merge, "standard errors")
         self._check_units(scored.by_unit)

@@ -6,10 +6,10 @@ crossproducts, and refuse faulty rows or set them aside.
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,25 +26,13 @@ from mebandit.values import Floats
 from mebandit.workers import Workers, checked
 
 
-class Sums(Protocol):
-    """What is added up over the rounds of a log."""
+class Counted(NamedTuple):
+    """What the first time through the log gives."""
 
-    @property
-    def rounds(self) -> Floats: ...
-
-    def merge(self, other: Self) -> Self: ...
-
-
-S = TypeVar("S", bound=Sums)
-
-
-class Counted(NamedTuple, Generic[S]):
-    """What the first time through a log gives."""
-
-    sums: S
+    sums: Crossproducts
     faults: list[Fault]
 
-    def merge(self, other: "Counted[S]") -> "Counted[S]":
+    def merge(self, other: "Counted") -> "Counted":
         return Counted(self.sums.merge(other.sums), self.faults + other.faults)
 
 
@@ -58,14 +46,8 @@ class Reading:
     error_known: bool = True
     """whether anything was said of the error; else it counts as zero"""
 
-    def count(self, **rules: Any) -> Counted[Crossproducts]:
-        """The first time through the log, for its crossproducts; see `gather`."""
-        return self.gather(self.products, **rules)
-
-    def gather(
-        self, work: Callable[[Block], S], *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True
-    ) -> Counted[S]:
-        """work(block) over the log, added up; rows that break a rule are refused, or put into a file, if the caller offers that."""
+    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True) -> Counted:
+        """The crossproducts of the log; rows that break a rule are refused, or put into a file, if the caller offers that."""
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
@@ -74,7 +56,7 @@ class Reading:
             checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
-        counted = self.source.through(lambda block: Counted(work(block), block.faults), Counted.merge, "reading")
+        counted = self.source.through(lambda block: Counted(self.products(block), block.faults), Counted.merge, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."

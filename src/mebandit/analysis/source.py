@@ -102,12 +102,6 @@ class Source:
         return found
 
     @cached_property
-    def rows(self) -> int | None:
-        """How many rows the log has, good or not, where that is known without reading them."""
-        rows = [formats.rows_of(part) for part in self.parts]
-        return None if None in rows else sum(size for size in rows if size is not None)
-
-    @cached_property
     def _expected(self) -> int:
         """Pieces of the log, more or less."""
         return max(sum(map(formats.expected_pieces, self.parts)), 1)
