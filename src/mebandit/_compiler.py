@@ -39,11 +39,20 @@ def same(i, j):
     return i == j
 
 
-def views(intrinsic, types, cgutils, populate_array):
+def views(intrinsic, types, cgutils, populate_array, checked=False):
     """`part`, `item` and `borrowed`, made with the tools of a target: arrays that are not counted by reference.
 
-    On a processor a slice costs more than the arithmetic on a short one; on a graphics processor a function cannot return one.
+    On a processor a slice costs more than the arithmetic on a short one; on a graphics processor a function cannot return one. Where
+    indices are `checked`, so is that a view lies within its array.
     """
+
+    def check(context, builder, at, n, size):
+        """An IndexError unless 0 <= at, 0 <= n and at + n <= size; as unsigned numbers, what is negative is too large."""
+        if checked:
+            room = builder.sub(size, n)
+            wrong = builder.or_(builder.icmp_unsigned(">", n, size), builder.icmp_unsigned(">", at, room))
+            with builder.if_then(wrong, likely=False):
+                context.call_conv.return_user_exc(builder, IndexError, ("a view must lie within its array",))
 
     @intrinsic
     def part(typing, a, at, n):
@@ -52,6 +61,7 @@ def views(intrinsic, types, cgutils, populate_array):
         def generate(context, builder, signature, arguments):
             whole = context.make_array(signature.args[0])(context, builder, arguments[0])
             view = context.make_array(signature.return_type)(context, builder)
+            check(context, builder, arguments[1], arguments[2], *cgutils.unpack_tuple(builder, whole.shape))
             data, item = builder.gep(whole.data, [arguments[1]], inbounds=True), whole.itemsize
             populate_array(view, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None, parent=None)
             return view._getvalue()
@@ -67,6 +77,7 @@ def views(intrinsic, types, cgutils, populate_array):
             whole = context.make_array(signature.args[0])(context, builder, arguments[0])
             view = context.make_array(signature.return_type)(context, builder)
             shape, strides = (cgutils.unpack_tuple(builder, field) for field in (whole.shape, whole.strides))
+            check(context, builder, arguments[1], context.get_constant(types.intp, 1), shape[0])
             count = context.get_constant(types.intp, 1)
             for n in shape[1:]:
                 count = builder.mul(count, n)
@@ -96,4 +107,4 @@ def views(intrinsic, types, cgutils, populate_array):
     return part, item, borrowed
 
 
-part, item, borrowed = views(intrinsic, types, cgutils, populate_array)
+part, item, borrowed = views(intrinsic, types, cgutils, populate_array, checked=bool(numba.config.BOUNDSCHECK))

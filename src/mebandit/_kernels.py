@@ -79,7 +79,10 @@ HALVINGS = 36  # of the interval for Fuller's root: to 1e-11
 # Sizes at which products and sums of inputs could leave the floating-point range; nothing measured is as large.
 LARGEST = 1e50
 
-# A propensity below this is refused in a stored log: its weight would drown everything else.
+# A variance of an error below this, a standard deviation below 1 / LARGEST, is none: `checks.covariance` takes it as 0.
+LEAST_VARIANCE = 1e-100
+
+# A smaller propensity is refused, since its weight would drown everything else, and no action that has one is drawn.
 LEAST = 1e-12
 
 # The probabilities of a stored round may be rounded: their sum may differ from 1 by this.
@@ -90,6 +93,13 @@ ROUNDED = 1e-3
 CHUNK = 1016
 
 _MIN_PIVOT = 1e-12
+# Usable numbers leave no pivot this small, but where nothing is left of a matrix.
+_LEAST_PIVOT = 1e-200
+# Products of two numbers of this size are finite: what is larger is no evidence, and no variance.
+_LARGEST_FACTOR = 1e100
+# Sums of squares of at most this size are finite.
+_LARGEST_SQUARE = 1e290
+_LARGEST_SUM = 1e300
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
 SINGULAR_SPREAD = 1e-13
 _U32 = np.uint64(0xFFFFFFFF)
@@ -240,7 +250,7 @@ def factor(a, p, work):
         at += p - k
     at = 0
     for k in range(p):
-        if not a[at] > _MIN_PIVOT * abs(diagonal[k]):
+        if not a[at] > _MIN_PIVOT * abs(diagonal[k]) + _LEAST_PIVOT:
             return False
         inverse = quotient(1.0, a[at])
         a[at] = inverse
@@ -280,6 +290,16 @@ def solve_factored(a, p, b):
         for i in range(1, p - k):
             s -= a[row + i] * b[k + i]
         b[k] = s
+
+
+@spliced
+def is_within(values, n, most):
+    """Whether n numbers add up to at most so much in size; false where one is not finite. Larger parameters, for example, would lead out
+    of the floating-point range."""
+    size = 0.0
+    for i in range(n):
+        size += abs(values[i])
+    return size <= most
 
 
 @jit
@@ -411,13 +431,17 @@ def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, wor
 
 @spliced
 def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
-    """Note how an arm was solved, or do it carefully."""
-    at = arm * fit_width(p) + p + packed_size(p)
+    """Note how an arm was solved, or do it carefully; a theta of no usable size is none."""
+    at, theta = arm * fit_width(p) + p + packed_size(p), part(fit, arm * fit_width(p), p)
     if solved:
         fit[at + REPORT] = SOLVED
         fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
     else:
         solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+    if not is_within(theta, p, LARGEST):
+        fit[at + REPORT] = SINGULAR
+        for i in range(p):
+            theta[i] = 0.0
     fit[at + STALE] = 0.0
 
 
@@ -437,6 +461,7 @@ def solve_aside_of(p, arm, ridge, correction, guard, sums, fit, n_actions, aside
     theta, kept, target, found = part(fit, at, p), part(fit, at + p, size), part(aside, 4 * size, p), part(aside, 3 * size, size)
     reward_sq = sums[row + TERMS + p + 2 * size + 1]
     n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
+    n = max(n, 1.0 / LARGEST)  # weights that have faded
     copy(part(sums, row + TERMS + p, size), part(aside, 0, size), size)
     copy(part(sums, row + TERMS + p + size, size), part(aside, size, size), size)
     take_out(arm, correction, sums, p, n_actions, part(aside, 2 * size, size))
@@ -692,7 +717,7 @@ def learn_pseudo_of(p, spec, sums, fit, extra, z, seen, error, allowed, action, 
             if g > robust_top:
                 robust_top, robust, second = g, y, b
     n = extra[LEARNED]
-    if first != second and known < 1.0:
+    if first != second and known < 1.0 and abs(robust - chosen) <= _LARGEST_FACTOR:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
     start, end = reach(action, n_actions)
@@ -1487,7 +1512,7 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
                 away, square = math.copysign(math.sqrt(most), away), most
             cube = away * (square - 3.0 * v)
             cubes[i] += cube
-            squares[i] += cube * cube
+            squares[i] += min(cube * cube, _LARGEST_SQUARE)
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
     m, k = recent[WEIGHT], gram
@@ -1551,7 +1576,7 @@ def refit_calibration(spec, tuning, sums, fit, p, work):
         mean = sums[steady + TERMS + i] / n
         second = sums[steady + TERMS + p + k] / n
         variance = second - mean * mean
-        work[varies + i] = 1.0 if variance > 1e-10 * second else 0.0
+        work[varies + i] = 1.0 if variance > 1e-10 * second and variance >= LEAST_VARIANCE else 0.0
         if work[varies + i] > 0.0:
             score += math.log(max(sums[recent + TERMS + p + k] / n_recent, 1e-300) / variance)
         k += p - i
@@ -1606,6 +1631,10 @@ def refit_calibration(spec, tuning, sums, fit, p, work):
         if spec[PRECISION]:
             refit_noise(sums, fit, spec[N_ACTIONS], p, part(work, 0, size))
         refit_common(tuning[RIDGE], sums, fit, spec[N_ACTIONS], p, work)
+    found = part(fit, at + 1, 2 * fit_width(p) - 1)
+    if not is_within(found, found.size, _LARGEST_SUM):
+        for k in range(found.size):  # as before the first: x~ is read as it is
+            found[k] = 0.0
 
 
 @seldom
@@ -1822,7 +1851,7 @@ def learn_share(spec, sums, fit, extra, seen, p, action, reward):
             theta = part(fit, b * fit_width(p), p)
             departed = dot(theta, part(seen, p, p), p)
             e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
-    if departed != 0.0:
+    if departed != 0.0 and abs(e) <= _LARGEST_FACTOR and abs(departed) <= _LARGEST_FACTOR:
         row = sums.size - row_width(p)
         sums[row + DEPARTING] += 1.0
         sums[row + LEFT_SQ] += e * e
@@ -1881,7 +1910,7 @@ def refit_noise(sums, fit, n_actions, p, mean_error):
         explained = (explained - left * fitted / known) / weight
         if explained > 0.0:
             u = 1.0 - known
-            nu = max(left / explained - u, LEAST_NOISE)
+            nu = min(max(left / explained - u, LEAST_NOISE), LARGEST)
     fit[at + place + p + 1], fit[at + place + p + 2] = nu, u
 
 
@@ -1915,9 +1944,10 @@ def refit_common(ridge, sums, fit, n_actions, p, work):
             common[i] += row[TERMS + p + 2 * size + 2 + i]
         fit[a * place + p + size + STALE] = 1.0
         fit[(n_actions + a) * place + p + size + STALE] = 1.0  # its pseudo-outcomes are made with the first fit
-    if factor_once(gram, p, rest):
+    solved = factor_once(gram, p, rest)
+    if solved:
         solve_factored(gram, p, common)
-    else:
+    if not solved or not is_within(common, p, LARGEST):
         for i in range(p):
             common[i] = 0.0
 
@@ -1958,7 +1988,8 @@ def solve_calibrated_of(p, arm, ridge, sums, fit, n_actions, work):
     solved = factor(a, p, rest)
     if solved:
         solve_factored(a, p, theta)
-    else:
+        solved = is_within(theta, p, LARGEST)
+    if not solved:
         for i in range(p):
             theta[i] = 0.0
     fit[arm * place + p + size + REPORT] = SOLVED if solved else SINGULAR
@@ -2061,6 +2092,9 @@ def best_of_normals(work, allowed, out):
     total = 0.0
     for a in range(n_actions):
         total += out[a]
+    if not 0.0 < total < np.inf:  # everything lies between two nodes: one mean is far above all others
+        choose_best(work, allowed, out)
+        total = 1.0
     for a in range(n_actions):
         out[a] /= total
 
@@ -2125,7 +2159,7 @@ def propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta,
             s = dot(part(fit, row, p), z if plain else seen, p)
             if rule != GREEDY:
                 square = quadratic_form(part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
-                spread = width * math.sqrt(max(square, 0.0))
+                spread = width * math.sqrt(max(square, 0.0) if square <= _LARGEST_SQUARE else _LARGEST_SQUARE)
                 if rule == THOMPSON:
                     work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
                 else:
@@ -2140,10 +2174,10 @@ def propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta,
 
 @spliced
 def draw(probabilities, u):
-    """The action in whose share of (0, 1) the uniform u falls."""
+    """The action in whose share of (0, 1) the uniform u falls; none that has less than `LEAST`."""
     total, last = 0.0, 0
     for a in range(probabilities.size):
-        if probabilities[a] > 0.0:
+        if probabilities[a] >= LEAST:
             total += probabilities[a]
             last = a
             if u < total:
@@ -2261,7 +2295,7 @@ def learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck):
         return
     span = extra[HIGHEST] - extra[LOWEST]
     gain = (extra[EPOCH_SUM] / extra[EPOCH_SIZE] - extra[LOWEST]) / span if span > 0.0 else 0.0
-    chosen = int(extra[CHOICE])
+    chosen = min(max(int(extra[CHOICE]), 0), n_budgets - 1)
     extra[LOG_WEIGHTS + chosen] += tuning[GAMMA] / n_budgets * gain / extra[CHOICE_PROB]
     top, total = -np.inf, 0.0
     for j in range(n_budgets):
@@ -2272,7 +2306,7 @@ def learn_budget(tuning, sums, fit, extra, n_actions, p, reward, luck):
     reached = 0.0
     for j in range(n_budgets):
         prob = (1.0 - tuning[GAMMA]) * math.exp(extra[LOG_WEIGHTS + j]) / total + tuning[GAMMA] / n_budgets
-        if reached <= luck:
+        if reached <= luck and prob >= LEAST:
             extra[CHOICE] = j
             extra[CHOICE_PROB] = prob
         reached += prob
@@ -2298,14 +2332,14 @@ def acceptable(x):
 
 @jit
 def is_covariance(s, work):
-    """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable.
+    """Whether s is symmetric and positive semidefinite up to rounding, in the scale of each variable, with no variance that should be 0.
 
     `work` has room for a packed matrix and two vectors.
     """
     d = s.shape[0]
     k = 0
     for i in range(d):
-        if not 0.0 <= s[i, i] <= LARGEST:
+        if not 0.0 <= s[i, i] <= LARGEST or 0.0 < s[i, i] < LEAST_VARIANCE:
             return False
         for j in range(i, d):
             slack = 1e-9 * math.sqrt(s[i, i] * abs(s[j, j]))

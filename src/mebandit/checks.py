@@ -126,9 +126,19 @@ def square(what: str, value: Any, dim: int) -> Floats:
     return np.diag(array) if array.ndim == 1 else shaped(what, array, (dim, dim))
 
 
+def negligible_as_zero(covariances: Floats) -> Floats:
+    """Covariances (..., d, d), without those of variables whose variance is below `_kernels.LEAST_VARIANCE`: they do not vary."""
+    variance = np.diagonal(covariances, axis1=-2, axis2=-1)
+    negligible = (variance > 0) & (variance < _kernels.LEAST_VARIANCE)
+    if not negligible.any():
+        return covariances
+    return np.where(negligible[..., None, :] | negligible[..., :, None], 0.0, covariances)
+
+
 def covariance(what: str, value: Any, dim: int) -> Floats:
-    """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one."""
-    matrix = floats(what, square(what, value, dim), (dim, dim))
+    """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one. A variance of less
+    than `_kernels.LEAST_VARIANCE` is taken as 0."""
+    matrix = negligible_as_zero(floats(what, square(what, value, dim), (dim, dim)))
     if not _kernels.is_covariance(matrix, np.empty(dim * (dim + 5) // 2)):
         scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
         gap = np.abs(matrix - matrix.T)
@@ -143,7 +153,7 @@ def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
     """One covariance for all rounds, (1, d, d), or one for each, (rounds, d, d)."""
     if regular(what, value).ndim < 3:
         return covariance(what, value, dim)[None]
-    array = floats(what, value, (rounds, dim, dim))
+    array = negligible_as_zero(floats(what, value, (rounds, dim, dim)))
     for t in range(rounds):
         if not _kernels.is_covariance(array[t], np.empty(dim * (dim + 5) // 2)):
             covariance(f"{what}[{t}]", array[t], dim)
@@ -210,12 +220,27 @@ def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tup
             refuse(what, f"sum to 1 in each round, but for rounding of at most {_kernels.ROUNDED:g}", f"{array[t].sum():.6g} at [{t}]")
         taken = np.ascontiguousarray(array[np.arange(rounds), chosen])
         allowed = array > 0
-    bad = ~((taken > 0) & (taken <= 1))
+    bad = ~((taken >= _kernels.LEAST) & (taken <= 1))
     if bad.any():
         t = int(np.argmax(bad))
         remedy = "An action that was taken had a positive probability: log the one it was drawn with."
-        refuse(what, "be in (0, 1] for the action taken", f"{taken[t]} at [{t}]", remedy)
+        refuse(what, f"be from {_kernels.LEAST:g} to 1 for the action taken", f"{taken[t]} at [{t}]", remedy)
     return taken, allowed if array.ndim == 2 else possible(taken, chosen, n_actions)
+
+
+def stabilizer(vectors: Floats) -> Floats:
+    """π^nd, (K,) or (T, K), each of whose probabilities can weigh a round."""
+    if not (vectors >= _kernels.LEAST).all():
+        bad = np.atleast_2d(vectors)[(np.atleast_2d(vectors) < _kernels.LEAST).any(axis=1)][0]
+        refuse("stabilizer", f"be at least {_kernels.LEAST:g}", shown(bad), "It is a policy that may take every action.")
+    return vectors
+
+
+def reward(value: Any) -> float:
+    """A reward as a number of usable size."""
+    if isinstance(value, (bool, np.bool_)):
+        return float(value)
+    return number("reward", value, f"be a finite number of at most {_kernels.LARGEST:g} in size")
 
 
 def possible(taken: Floats, chosen: Integers, n_actions: int) -> Booleans:

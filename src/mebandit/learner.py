@@ -164,7 +164,7 @@ class Learner:
             pending = self._pending.get(decision.id) if type(decision) is Decision and type(decision.id) is int else None
             if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
                 pending = self._waiting(decision)
-            r = reward if type(reward) is float and abs(reward) <= LARGEST else _reward(reward)
+            r = reward if type(reward) is float and abs(reward) <= LARGEST else checks.reward(reward)
             self._take_in(pending, r)
         except BaseException:
             self._settle()
@@ -374,7 +374,7 @@ class Learner:
         if type(found) is LinearPolicy:
             if not states.alike(state, learner._state):
                 raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
-            getattr(found, "check_state", lambda _: None)(state)
+            found.check_state(state)
             if state.extra[_kernels.LEARNED] != learner.learned:
                 checks.refuse("learned", f"be what its state has counted, {state.extra[_kernels.LEARNED]:g}", learner.learned)
         learner._state = state
@@ -491,13 +491,6 @@ def _is_array(value: object, shape: tuple[int, ...]) -> TypeGuard[Floats]:
     """Whether a value can go to the compiled code as it is, where its numbers are checked. Not if it is read-only: to the compiler that is
     another type, for which all would be compiled again."""
     return type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape and value.flags.carray
-
-
-def _reward(value: Any) -> float:
-    """A reward as a number of usable size."""
-    if isinstance(value, (bool, np.bool_)):
-        return float(value)
-    return checks.number("reward", value, f"be a finite number of at most {LARGEST:g} in size")
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:

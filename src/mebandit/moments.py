@@ -143,8 +143,7 @@ def check_rounds(
     if stabilizer is not None:
         per_round = checks.regular("stabilizer", stabilizer).ndim == 2
         s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
-    if not (s > 0).all():
-        checks.refuse("stabilizer", "be positive", checks.shown(s[(s <= 0).any(axis=1)][0]), "It is a policy that may take every action.")
+    checks.stabilizer(s)
     return Rounds(np.ascontiguousarray(x.T), a, r, taken, pack(checks.covariances("error_cov", error_cov, d, n_rounds)), mask, s)
 
 

@@ -192,6 +192,7 @@ class Source:
         for i, name in enumerate(columns.error):
             fixed = formats.constant(name)
             error[:, i] = row[name] if fixed is None else fixed
+        without_negligible(error, len(columns.predicted))
         several = len(columns.propensity) > 1
         propensities = np.column_stack([row[name] for name in columns.propensity]) if several else row[columns.propensity[0]][:, None]
         return row[columns.action], row[columns.reward], propensities, error
@@ -251,6 +252,16 @@ def _joined(found: T | None, part: T | None, merge: Callable[[T, T], T]) -> T | 
 def ends_of(x: Floats) -> tuple[float, float]:
     """The smallest and the largest number, NaN if there is one among them; the wrong way round where there is none."""
     return x.min(initial=np.inf), x.max(initial=-np.inf)
+
+
+def without_negligible(error: Floats, d: int) -> None:
+    """Error columns, d variances or a lower triangle row by row, in place as `checks.negligible_as_zero` has them."""
+    rows, columns = (np.arange(d), np.arange(d)) if error.shape[1] == d else np.tril_indices(d)
+    for i in np.flatnonzero(rows == columns)[: error.shape[1]]:
+        negligible = error[:, i] < _kernels.LEAST_VARIANCE
+        if negligible.any():
+            negligible &= error[:, i] > 0
+            error[np.ix_(negligible, (rows == rows[i]) | (columns == rows[i]))] = 0.0
 
 
 def packed_errors(error: Floats, d: int) -> Floats:

@@ -55,17 +55,21 @@ class Desk:
         pi = np.empty(self._n_actions)
         action, propensity, luck, changes = _kernels.decide_live(self.words, x, s, allowed, number, pi)
         if changes != self._changes:
-            self._look_at(x, s, action, changes)
+            if action < 0:
+                return self.decide(x, self._acceptable(x, s), allowed, number)
+            self._error_cov, self._changes = s.copy(), changes
         pi.setflags(False)  # type: ignore[call-arg]  # read-only; by name it would take 70 ns more
         observation = new(Observation, (x.copy(), self._error_cov, allowed, number, luck))
         return observation, new(Decision, (number, action, propensity, pi))
 
-    def _look_at(self, x: Floats, s: Floats, action: int, changes: int) -> None:
-        """Keep a new error covariance, or refuse what the compiled code has found to be wrong, in the sentences of `checks`."""
-        if action < 0:
-            checks.floats("predicted", x, (self.policy.dim,))
-            checks.covariance("error_cov", s, self.policy.dim)
-        self._error_cov, self._changes = s.copy(), changes
+    def _acceptable(self, x: Floats, s: Floats) -> Floats:
+        """What stands for an error covariance that the compiled code has found to be wrong, or the prediction: that without its negligible
+        variances, or else a refusal in the sentences of `checks`."""
+        checks.floats("predicted", x, (self.policy.dim,))
+        good = checks.covariance("error_cov", s, self.policy.dim)
+        if good is s:
+            checks.refuse("error_cov", "be the same throughout a call", "one that another thread has changed")
+        return good
 
     def learn(self, observation: Observation, decision: Decision, reward: float) -> None:
         """Take in the reward of a decision."""

@@ -33,6 +33,15 @@ CONTEXTS = {"predicted": _kernels.PREDICTED, "blp": _kernels.BLP, "ew_blp": _ker
 
 EVERY_ROUND = schedules.EveryRound()
 
+MOST_BUDGETS = 1000
+"""of which the largest, 2^998, is a number"""
+
+MOST_NUMBERS = 1 << 28
+"""in a state: two gigabytes"""
+
+STATE_LIMIT = 1e290
+"""the size of the numbers in a state, to which usable rounds can be added for ever"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPolicy:
@@ -81,8 +90,11 @@ class LinearPolicy:
     """the oracle's θ, (K, d); None: the environment's, in simulation"""
 
     def __post_init__(self) -> None:
-        for name, least in (("n_actions", 2), ("dim", 1), ("warmup", 0), ("correct_from", 1), ("epoch", 1), ("n_budgets", 0)):
+        for name, least in (("n_actions", 2), ("dim", 1), ("warmup", 0), ("correct_from", 1), ("epoch", 1)):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name), least))
+        least = 1 if self.rule == "robust" else 0
+        object.__setattr__(self, "n_budgets", checks.integer("n_budgets", self.n_budgets, least, MOST_BUDGETS))
+        self._check_size()
         object.__setattr__(self, "intercept", checks.truth("intercept", self.intercept))
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
@@ -132,6 +144,13 @@ class LinearPolicy:
             remedy = "Regression calibration regresses on it; take method='dr' to act on x̃."
             checks.refuse("context", f"be 'blp', 'ew_blp' or 'auto' for the method {self.method!r}", "'predicted'", remedy)
 
+    def _check_size(self) -> None:
+        """Whether there is room for a state."""
+        size = self._rows[0] * (_kernels.TERMS + (self.dim + 2) ** 2) + 2 * self.n_actions
+        if size > MOST_NUMBERS:
+            received = f"{self.n_actions} and {self.dim}"
+            checks.refuse("n_actions and dim", f"make a memory of at most {MOST_NUMBERS:,} numbers", f"{received}, which make {size:,}")
+
     def _check_floor(self) -> None:
         if callable(self.floor):
             return
@@ -145,9 +164,7 @@ class LinearPolicy:
 
     def _check_stabilizer(self, value: object) -> Floats:
         vector = checks.floats("stabilizer", value, (self.n_actions,))
-        if not (vector > 0).all():
-            checks.refuse("stabilizer", "be positive", checks.shown(vector), "It is a policy that may take every action.")
-        return vector
+        return checks.stabilizer(vector)
 
     def __repr__(self) -> str:
         """The constructor call, without what is left at its default."""
@@ -169,7 +186,8 @@ class LinearPolicy:
 
     @cached_property
     def tuning(self) -> Floats:
-        return np.array([self.ridge, self.width, self.epoch, self.gamma, self.memory, self.discount], dtype=np.float64)
+        epoch = min(self.epoch, _kernels.NEVER)
+        return np.array([self.ridge, self.width, epoch, self.gamma, self.memory, self.discount], dtype=np.float64)
 
     @cached_property
     def theta_known(self) -> Floats:
@@ -208,6 +226,9 @@ class LinearPolicy:
 
     def plan(self, times: Integers) -> Plan:
         """The schedules written out for a stretch of rounds."""
+        times = np.asarray(times)
+        if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= _kernels.NEVER)).all():
+            checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
         per_round = callable(self.stabilizer)
         return Plan(
             floor=schedules.floors(self.floor or 0.0, times, self.n_actions),
@@ -219,13 +240,7 @@ class LinearPolicy:
 
     def init(self) -> LinearState:
         k, p = self.n_actions, self.n_features
-        calibrates = self.context != "predicted"
-        rows = 3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1)
-        state = LinearState(
-            sums=np.zeros((rows + (calibrates and self.curved), _kernels.row_width(p))),
-            fit=np.zeros((2 * k + 2 if calibrates or self.n_fits > 1 else k, _kernels.fit_width(p))),
-            extra=np.zeros(_kernels.LOG_WEIGHTS + self.n_budgets),
-        )
+        state = LinearState(*(np.zeros(shape) for shape in self._shapes))
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         fitted = state.fit[: self.n_fits * k]
         fitted[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
@@ -233,46 +248,144 @@ class LinearPolicy:
         return state
 
     @property
+    def _rows(self) -> tuple[int, int]:
+        """of the running sums, and of the fits"""
+        k, calibrates = self.n_actions, self.context != "predicted"
+        rows = 3 * k + 3 if self.n_fits > 1 else 2 * k + (3 if calibrates else 1)
+        return rows + (calibrates and self.curved), 2 * k + 2 if calibrates or self.n_fits > 1 else k
+
+    @cached_property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        """of the parts of a state"""
+        (rows, fits), p = self._rows, self.n_features
+        return (rows, _kernels.row_width(p)), (fits, _kernels.fit_width(p)), (_kernels.LOG_WEIGHTS + self.n_budgets,)
+
+    @property
     def n_fits(self) -> int:
         """Fits per arm: regression calibration and the doubly robust one are kept together."""
         return 2 if RECIPES[self.method][0] == _kernels.PSEUDO else 1
 
+    def check_state(self, state: LinearState) -> None:
+        """Refuse what cannot be a state of this policy: compiled code reads and writes it without looking at it."""
+        if type(state) is not LinearState:
+            checks.refuse("state", "be a LinearState, as init() and update() give it", checks.shown(state))
+        for name, part, shape in zip(state._fields, state, self._shapes, strict=True):
+            if not (type(part) is np.ndarray and part.dtype == np.float64 and part.shape == shape and part.flags.c_contiguous):
+                received = f"{part.dtype} of shape {part.shape}" if isinstance(part, np.ndarray) else checks.shown(part)
+                checks.refuse(f"state.{name}", f"be a contiguous array of float64 of shape {shape}", received)
+            if not (np.abs(part) <= STATE_LIMIT).all():
+                received = checks.shown(part[~(np.abs(part) <= STATE_LIMIT)][0])
+                checks.refuse(f"state.{name}", f"hold finite numbers of at most {STATE_LIMIT:g} in size", received)
+        self._check_counts(state)
+
+    def _check_counts(self, state: LinearState) -> None:
+        """Refuse counters that count nothing, choices that are none, and means of x̃ that no predictions have."""
+        k, extra = self.n_actions, state.extra
+        learned, heads = extra[_kernels.LEARNED], state.sums[: 2 * k + 3, : _kernels.TERMS]
+        if not (0 <= learned <= 2**53 and learned == np.floor(learned)):
+            checks.refuse("state.extra", "begin with the number of rounds learned", checks.shown(learned))
+        if (heads < 0).any():
+            checks.refuse("state.sums", "begin with counts and weights of at least 0", checks.shown(heads[(heads < 0).any(axis=1)][0]))
+        if self.context != "predicted":
+            rows = state.sums[2 * k + 1 : 2 * k + 3]
+            first = np.abs(rows[:, _kernels.TERMS : _kernels.TERMS + self.n_features]).max(axis=1)
+            if (first > _kernels.LARGEST * (1 + 1e-6) * rows[:, _kernels.WEIGHT]).any():
+                checks.refuse("state.sums", f"have means of predictions of at most {_kernels.LARGEST:g} in size", checks.shown(first))
+        if self.rule == "robust":
+            self._check_budgets(extra)
+
+    def _check_budgets(self, extra: Floats) -> None:
+        """Refuse what RobustUCB cannot have come to."""
+        size, total, lowest, highest, choice, share = extra[_kernels.EPOCH_SIZE : _kernels.LOG_WEIGHTS].tolist()
+        begun = extra[_kernels.LEARNED] > 0
+        rules = [
+            (0 <= choice < self.n_budgets and choice == int(choice), f"name one of {self.n_budgets} budgets", choice),
+            (0 <= size <= extra[_kernels.LEARNED], "count the rounds of an epoch", size),
+            (-_kernels.LARGEST <= lowest <= highest <= _kernels.LARGEST, "have a range of rewards", (lowest, highest)),
+            (lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6, "have a sum of rewards in their range", total),
+            (_kernels.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),
+            (extra[_kernels.LOG_WEIGHTS :].max() <= 1.0 / _kernels.LEAST, "have the logarithms of weights", extra[_kernels.LOG_WEIGHTS :]),
+        ]
+        for kept, rule, received in rules:
+            if not kept:
+                checks.refuse("state.extra", rule, checks.shown(received))
+
+    def _check_observation(self, observation: Observation) -> Observation:
+        """An observation, every part of it checked, as compiled code can read it."""
+        if not isinstance(observation, tuple) or len(observation) != len(Observation._fields):
+            checks.refuse("observation", "be an Observation", checks.shown(observation))
+        predicted, error_cov, allowed, time, luck = observation
+        return Observation(
+            _own(checks.floats("predicted", predicted, (self.dim,))),
+            _own(checks.covariance("error_cov", error_cov, self.dim)),
+            _own(checks.allowed_actions("allowed", allowed, self.n_actions)),
+            checks.integer("time", time, 1, _kernels.NEVER),
+            checks.number("luck", luck, "be in [0, 1]", 0.0, 1.0),
+        )
+
+    def _check_round(self, round: Round) -> Round:
+        """A finished round, every part of it checked."""
+        if not isinstance(round, tuple) or len(round) != len(Round._fields):
+            checks.refuse("round", "be a Round", checks.shown(round))
+        observation = self._check_observation(round[0])
+        action = checks.integer("action", round[1], 0, self.n_actions - 1)
+        if not observation.allowed[action]:
+            checks.refuse("action", "be allowed", action)
+        propensities = checks.probabilities("propensities", round[2], observation.allowed)
+        if not propensities[action] >= _kernels.LEAST:
+            checks.refuse("propensities", f"be at least {_kernels.LEAST:g} for the action taken", propensities[action])
+        return Round(observation, action, propensities, checks.reward(round[3]))
+
     def refit_now(self, state: LinearState) -> None:
         """Solve again, in place, for every arm whose sums have changed."""
-        correcting = bool(state.extra[_kernels.LEARNED] >= self.correct_from)
-        _kernels.refit_now(self.spec, self.tuning, correcting, state.sums, state.fit, self.n_features)
+        self.check_state(state)
+        self._replace(state, self._refitted(state))
+
+    def _refitted(self, state: LinearState) -> LinearState:
+        found, times = _copied(state), state.extra[_kernels.LEARNED]
+        correcting = bool(times >= min(self.correct_from, _kernels.NEVER))
+        _kernels.refit_now(self.spec, self.tuning, correcting, found.sums, found.fit, self.n_features)
+        return found
+
+    def _replace(self, state: LinearState, new: LinearState) -> None:
+        """Let a state be as another, if both can be."""
+        self.check_state(new)
+        for name, own, given in zip(state._fields, state, new, strict=True):
+            if not own.flags.writeable:
+                checks.refuse(f"state.{name}", "be an array that can be written, to be changed in place", "a read-only one")
+            own[...] = given
 
     def propensities(self, state: LinearState, observation: Observation) -> Floats:
-        out = np.empty(self.n_actions)
+        self.check_state(state)
+        predicted, error_cov, allowed, time, _ = self._check_observation(observation)
+        state, out = LinearState(*map(_own, state)), np.empty(self.n_actions)
         _kernels.propose_one(
             self.spec,
             self.tuning,
             state.sums,
             state.fit,
             state.extra,
-            observation.predicted,
-            observation.error_cov,
-            observation.allowed,
-            self.floor_at(observation.time),
-            observation.time <= self.warmup,
+            predicted,
+            error_cov,
+            allowed,
+            self.floor_at(time),
+            time <= self.warmup,
             self.theta_known,
             out,
         )
         return out
 
     def update(self, state: LinearState, round: Round) -> LinearState:
-        return self.advance(LinearState(*(part.copy() for part in state)), round)
-
-    def advance(self, state: LinearState, round: Round) -> LinearState:
-        """`update` in place."""
-        (predicted, error_cov, allowed, time, luck), action, propensities, reward = round
+        self.check_state(state)
+        (predicted, error_cov, allowed, time, luck), action, propensities, reward = self._check_round(round)
+        new = _copied(state)
         _kernels.learn_one(
             self.spec,
             self.tuning,
             self.stabilizer_at(time),
-            state.sums,
-            state.fit,
-            state.extra,
+            new.sums,
+            new.fit,
+            new.extra,
             predicted,
             error_cov,
             allowed,
@@ -281,21 +394,32 @@ class LinearPolicy:
             reward,
             luck,
             self.refits_every_round or self.refits_after(int(state.extra[_kernels.LEARNED]) + 1),
-            self.correct_from,
+            min(self.correct_from, _kernels.NEVER),
         )
+        self.check_state(new)
+        return new
+
+    def advance(self, state: LinearState, round: Round) -> LinearState:
+        """`update` in place."""
+        self._replace(state, self.update(state, round))
         return state
 
     def merge(self, first: LinearState, second: LinearState) -> LinearState:
         """The state that knows both sets of rounds: sums and counts add; θ is solved for again."""
         if self.rule == "robust":
             checks.refuse("policy", "have a memory that is a sum, to be merged", "robust_ucb, which restarts")
+        self.check_state(first)
+        self.check_state(second)
         merged = LinearState(first.sums + second.sums, first.fit.copy(), first.extra + second.extra)
         merged.fit[: self.n_fits * self.n_actions, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
-        self.refit_now(merged)
+        self.check_state(merged)
+        merged = self._refitted(merged)
+        self.check_state(merged)
         return merged
 
     def theta(self, state: LinearState) -> Floats:
         """The fitted θ, (K, d): the one that the next decision reads, but for method "auto" always the doubly robust one."""
+        self.check_state(state)
         if self.known_theta is not None:
             return self.theta_known.copy()
         first = self.n_actions if self.method in ("dr", "auto") else 0
@@ -303,6 +427,7 @@ class LinearPolicy:
 
     def moments(self, state: LinearState) -> Moments:
         """The running sums that θ is solved from, with names."""
+        self.check_state(state)
         k, p = self.n_actions, self.n_features
         if self.method not in ("dr", "auto"):
             return Moments(state.sums[: 2 * k + 1], k, p)
@@ -311,6 +436,15 @@ class LinearPolicy:
         pull = state.sums[2 * k + 3 : 3 * k + 3, : p * p].reshape(k, p, p)
         own[:k, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:k, :p])
         return Moments(own, k, p)
+
+
+def _own(array: Any) -> Any:
+    """An array as compiled code takes it: to the compiler, a read-only one is of another type, for which all would be compiled again."""
+    return array if array.flags.carray else array.copy()
+
+
+def _copied(state: LinearState) -> LinearState:
+    return LinearState(*(part.copy() for part in state))
 
 
 def meb(n_actions: int, dim: int, **options: Any) -> LinearPolicy:
