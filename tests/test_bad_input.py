@@ -3,14 +3,22 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import mebandit as mb
-from mebandit import states
+from mebandit import files, states
+from mebandit.cli.terminal import commands
 from mebandit.environments import Gaussian, HeartSteps
 from mebandit.policies import Policy
 
@@ -310,3 +318,201 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
 
 def test_there_are_at_least_a_hundred_of_them() -> None:
     assert len(LIVE) + len(BATCH) + len(CONFIGURATIONS) >= 100
+
+
+# Files and tables of every kind ----------------------------------------------------------------------------------------------------------
+
+N = 12
+TABLE: dict[str, Any] = {
+    "predicted_0": np.linspace(-1, 1, N),
+    "action": np.arange(N) % 2,
+    "reward": np.linspace(0, 2, N),
+    "propensity": np.full(N, 0.5),
+    "who": np.arange(N) // 3,
+}
+CSV = pd.DataFrame(TABLE).to_csv(index=False).encode()
+SECONDS = [timedelta(seconds=i) for i in range(N)]
+COLUMNS: dict[str, Any] = {
+    "durations": pa.array(SECONDS),
+    "decimals": pa.array([Decimal("0.5")] * N),
+    "long decimals": pa.array([Decimal("1" * 60)] * N, pa.decimal256(70, 2)),
+    "booleans": pa.array([True, False] * 6),
+    "lists": pa.array([[1.0, 2.0]] * N),
+    "structs": pa.array([{"a": 1}] * N),
+    "maps": pa.array([[("a", 1)]] * N, pa.map_(pa.string(), pa.int32())),
+    "categories": pa.array(["1", "0"] * 6).dictionary_encode(),
+    "categories of durations": pa.array(SECONDS).dictionary_encode(),
+    "nothing": pa.nulls(N),
+    "dates": pa.array([date(2020, 1, 1)] * N),
+    "bytes": pa.array([b"\xff"] * N),
+    "text": pa.array(["x"] * N),
+    "long integers in text": pa.array(["1" + "0" * 400] * N),
+    "unsigned": pa.array([2**64 - 1] * N, pa.uint64()),
+    "views": pa.array(["1"] * N, pa.string_view()),
+    "half precision": pa.array(np.ones(N, np.float16)),
+}
+DEEP = b"[" * 100_000
+FILES: dict[str, bytes] = {
+    "empty.csv": b"",
+    "empty.parquet": b"",
+    "empty.jsonl": b"",
+    "header.csv": CSV.splitlines()[0] + b"\n",
+    "blank.csv": b"\n\n\n",
+    "bom.csv": b"\xef\xbb\xbf" + CSV,
+    "utf16.csv": CSV.decode().encode("utf-16"),
+    "latin.csv": CSV.replace(b"who", b"qu\xe9"),
+    "nul.csv": CSV.replace(b"0.5", b"0\0.5"),
+    "nuls.csv": bytes(5000),
+    "nul_in_a_name.csv": CSV.replace(b"reward", b"re\0ward"),
+    "ragged.csv": CSV + b"1,2\n1,2,3,4,5,6,7,8\n",
+    "unclosed.csv": CSV + b'"1,2\n',
+    "huge.csv": CSV.replace(b"0.5", b"1" + b"0" * 400),
+    "huge_actions.csv": CSV.replace(b",1,", b",18446744073709551617,"),
+    "carriage_returns.csv": CSV.replace(b"\n", b"\r"),
+    "random.csv": np.random.default_rng(0).bytes(5000),
+    "random.parquet": np.random.default_rng(0).bytes(5000),
+    "random.jsonl": np.random.default_rng(0).bytes(5000),
+    "random.gz": np.random.default_rng(0).bytes(5000),
+    "deep.jsonl": DEEP + b"\n",
+    "deep_but_readable.jsonl": b'{"format":' + b"[" * 900 + b"]" * 900 + b"}\n",
+    "long_number.jsonl": b'{"format":' + b"1" * 5000 + b"}\n",
+    "type.jsonl": b'{"format":"mebandit-journal","version":1,"policy":{"type":["a"]},"seed":1}\n',
+}
+DESCRIPTIONS: dict[str, bytes] = {
+    "deep.json": DEEP,
+    "deep_objects.json": b'{"a":' * 50_000,
+    "deep_but_readable.json": b'{"sha256":' + b"[" * 900 + b"]" * 900 + b"}",
+    "long_number.json": b"1" * 5000,
+    "huge_numbers.json": b'{"estimates":{"dr":{"theta":[[1%b,1],[0,1]]}}}' % (b"0" * 400),
+    "ragged.json": b"[[0,0],[1]]",
+    "text.json": b'{"a":"\xff"}',
+    "infinite.json": b"[[NaN,1],[Infinity,1]]",
+    "deep.toml": b"predicted=" + DEEP,
+    "deep_key.toml": b"floor" + b".a" * 3000 + b"=1",
+    "long_number.toml": b"floor=" + b"1" * 5000,
+    "text.toml": b"\xff",
+}
+
+
+def run_all(folder: Path, *commands_: tuple[str, ...]) -> None:
+    """Each command ends well or in a sentence."""
+    for arguments in commands_:
+        found = CliRunner().invoke(commands, [part.replace("FOLDER", str(folder)) for part in arguments])
+        if isinstance(found.exception, mb.MebanditError):
+            assert re.match(r"^[^\n]* must [^\n]+; got [^\n]+\.", str(found.exception)), (arguments, str(found.exception))
+        else:
+            assert found.exception is None or isinstance(found.exception, SystemExit), (arguments, repr(found.exception))
+
+
+def reading(log: str) -> list[tuple[str, ...]]:
+    """The commands that read a log."""
+    return [
+        ("fit", log, "--error-cov", "0.1", "--json"),
+        ("fit", log, "--error-cov", "0.1", "--unit", "who", "--on-bad", "set-aside", "--set-aside", "FOLDER/aside.csv"),
+        ("value", log),
+        ("export", log, "--to", "mrt", "--unit", "who", "--out", "FOLDER/out.csv"),
+        ("error-model", log, "--predicted", "predicted_0", "--truth", "reward", "--out", "FOLDER/out.json"),
+        ("error-model", log, "--predicted", "predicted_0,predicted_0", "--subject", "who", "--out", "FOLDER/out.json"),
+        ("error-model", log, "--confusion", "--out", "FOLDER/out.json"),
+        ("plan", "--pilot", log, "--error-cov", "0.1", "--effect", "0.3", "--replicates", "0"),
+    ]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_log_of_any_bytes_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(FILES[name])
+    run_all(tmp_path, *reading(f"FOLDER/{name}"))
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_any_type_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+    for name in TABLE:
+        pq.write_table(pa.table(TABLE | {name: COLUMNS[kind]}), tmp_path / "log.parquet")
+        run_all(tmp_path, *reading("FOLDER/log.parquet"))
+
+
+@pytest.mark.parametrize("table", [pa.table({}), pa.table(TABLE).slice(0, 0), pa.Table.from_batches([], pa.schema([]))])
+def test_a_table_without_columns_or_rows_is_refused(table: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(table, tmp_path / "log.parquet")
+    run_all(tmp_path, *reading("FOLDER/log.parquet"))
+    with pytest.raises(mb.LogError):
+        mb.fit(table, predicted="predicted_0", error_cov=0)
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_a_description_of_any_bytes_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(DESCRIPTIONS[name])
+    (tmp_path / "log.csv").write_bytes(CSV)
+    log, given = "FOLDER/log.csv", f"FOLDER/{name}"
+    run_all(
+        tmp_path,
+        ("fit", log, "--error-model", given),
+        ("fit", log, "--error-cov", "0.1", "--validation", given),
+        ("fit", log, "--error-cov", "0.1", "--columns", given),
+        ("error-model", given, given, "--join", "--out", "FOLDER/out.json"),
+        ("value", log, "--theta", given),
+        ("merge", given, given, "--out", "FOLDER/out.json"),
+        ("simulate", given, "--out", "FOLDER/results"),
+    )
+
+
+BAD_ARRAYS: dict[str, Any] = {
+    "timedelta64": np.arange(N).astype("timedelta64[s]"),
+    "timedeltas": SECONDS,
+    "beyond 64 bits": [2**70] + [1] * (N - 1),
+    "beyond floats": [10**400] + [1] * (N - 1),
+    "ragged": [[1.0, 2.0], [3.0]] * 6,
+    "shorter": [1.0],
+    "dicts": [{"a": 1}] * N,
+    "objects": [object()] * N,
+    "intervals": pd.interval_range(0, N),
+    "a set": {1, 2},
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ARRAYS)
+def test_bad_arrays_in_a_table_are_refused(kind: str, tmp_path: Path) -> None:
+    for column in ("predicted_0", "action", "reward", "propensity", "who"):
+        log: Any = TABLE | {column: BAD_ARRAYS[kind]}
+        logs = [log]
+        with suppress(ValueError, TypeError):
+            logs.append(pd.DataFrame(log))
+        for given in logs:
+            for use in (
+                lambda g: mb.fit(g, predicted="predicted_0", error_cov=0.1, unit="who", methods="ridge"),
+                lambda g: mb.value(g, "uniform", predicted="predicted_0", unit="who"),
+                lambda g: mb.export(g, tmp_path / "out.csv", to="mrt", predicted="predicted_0", unit="who"),
+            ):
+                with suppress(mb.MebanditError):  # what numpy or pandas make a number of is one
+                    use(given)
+    with pytest.raises(mb.MebanditError, match=r"^[^\n]*$"):
+        mb.fit(TABLE | {"reward": BAD_ARRAYS[kind]}, predicted="predicted_0", error_cov=0.1)
+
+
+def test_more_actions_than_fit_into_memory_are_refused_with_what_the_log_holds(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(CSV)
+    sentence = r"^n_actions must be at most 2,048, .*; got 1000000000 for a log whose largest action is 1\.$"
+    for log in (TABLE, tmp_path / "log.csv"):
+        for use in (
+            lambda g: mb.fit(g, predicted="predicted_0", error_cov=0.1, n_actions=10**9),
+            lambda g: mb.value(g, "uniform", predicted="predicted_0", n_actions=10**9),
+            lambda g: mb.export(g, tmp_path / "out.npz", to="obp", predicted="predicted_0", n_actions=10**9),
+        ):
+            with pytest.raises(mb.InvalidInput, match=sentence):
+                use(log)
+
+
+def test_a_list_within_itself_is_no_log() -> None:
+    log: list[Any] = []
+    log.append(log)
+    with pytest.raises(mb.InvalidInput, match=r"^log must be no list within itself; got \[\[...\]\]\.$"):
+        mb.fit(log, predicted="x", error_cov=0)
+
+
+def test_nesting_has_a_limit_that_all_can_work_with() -> None:
+    assert files.parse_json("[" * 100 + "]" * 100)
+    for content in ("[" * 101 + "]" * 101, b"[" * 101 + b"]" * 101, '{"a":' * 101 + "1" + "}" * 101, "[" * 10**5):
+        with pytest.raises(ValueError, match="nested too deeply"):
+            files.parse_json(content)
+    assert files.parse_json("[" + ",".join(["[1]"] * 200) + "]") == [[1]] * 200

@@ -1,23 +1,111 @@
-"""How `_kernels` is compiled for the processor: the decorators, and views of arrays that cost nothing.
+"""How `_kernels` is compiled for the processor: the decorators, where compiled code is kept, and views of arrays that cost nothing.
 
 The engine for graphics processors compiles the same `_kernels` with tools of its own, see `mebandit.cuda.trajectory`. After a change here,
-remove what numba has cached: it only notices changes of a function's own file.
+remove what has been kept: only changes of a function's own file are noticed.
 """
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from pickle import loads
+from typing import Any
 
 import numba
 from numba.core import cgutils, types
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+class Entries(IndexDataCacheFile):
+    """Compiled code on disk: a file for each signature of a function, named by the signature and sealed.
+
+    Numba itself numbers the files and keeps an index. Two processes that compile at once may then give two signatures one number, and code
+    is called with arguments of other types. And it reads whatever a damaged file holds. The seal is over the versions, the signature, the
+    processor and the content: where it does not match, there is nothing.
+    """
+
+    def load(self, key: Any) -> Any:
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        seal, content = content[:32], content[32:]
+        return loads(content) if seal == self._seal(key, content) else None
+
+    def save(self, key: Any, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(str(self._path(key))) as file:
+            file.write(self._seal(key, content) + content)
+
+    def _path(self, key: Any) -> Path:
+        name = self._index_name.removesuffix(".nbi")
+        return Path(self._cache_path, f"{name}.{sha256(repr(key).encode()).hexdigest()[:16]}.nbc")
+
+    def _seal(self, key: Any, content: bytes) -> bytes:
+        return sha256(repr((self._version, self._source_stamp, key)).encode() + content).digest()
+
+
+class Cache(FunctionCache):
+    """Where compiled code is kept. Without a file that can be used it is compiled; whether it can be kept changes nothing else."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = Entries(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # what an entry refers to may be gone: it is compiled again, and written over
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            say_not_kept(f"in {self._cache_path}: {getattr(error, 'strerror', None) or error}")
+
+
+class NoCache(NullCache):
+    """In its place, where neither the package's folder nor the home can be written to."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> None:
+        say_not_kept("neither beside the package nor in the home folder")
+
+
+@cache
+def say_not_kept(where: str) -> None:
+    remedy = "to keep it, set NUMBA_CACHE_DIR to a folder that can be written to"
+    print(f"mebandit: compiled code cannot be kept ({where}), so that every process compiles anew; {remedy}.", file=sys.stderr, flush=True)
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: compile for the processor, and keep what was compiled for the next process."""
+
+    def decorated(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(error_model="numpy", **options)(function)
+        if isinstance(dispatcher, Dispatcher):  # else NUMBA_DISABLE_JIT is set
+            try:
+                dispatcher._cache = Cache(function)
+            except (RuntimeError, OSError):  # numba has found no place for files
+                dispatcher._cache = NoCache()
+        return dispatcher
+
+    return decorated
+
+
+jit = compiled(nogil=True)
 # Called from Python for single live rounds: what takes a microsecond or two need not let other threads run meanwhile.
-live = numba.njit(cache=True, error_model="numpy")
+live = compiled()
 # Off the usual way: better called than copied into it.
 seldom = jit
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
-spliced = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+spliced = compiled(nogil=True, inline="always")
 # For sums over the rounds of a stored log alone: the compiler may add in another order, and so use vector instructions.
-summing = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+summing = compiled(nogil=True, fastmath={"reassoc", "contract"})
 
 
 @spliced

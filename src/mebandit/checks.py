@@ -9,7 +9,9 @@
 A refusal is one sentence with three parts (what, rule, received) and, where there is one, a second with the remedy.
 """
 
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -46,6 +48,7 @@ def refuse(what: str, rule: str, received: object, remedy: str = "") -> NoReturn
 def shown(value: Any) -> str:
     """A value as it may stand in a sentence: short, on one line."""
     text = " ".join(np.array2string(value, threshold=12).split()) if isinstance(value, np.ndarray) else repr(value)
+    text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= 120 else text[:117] + "..."
 
 
@@ -91,6 +94,19 @@ def number(what: str, value: Any, rule: str = "be a number", low: float = -np.in
     if not -_kernels.LARGEST <= size <= _kernels.LARGEST or not low <= float(size) <= high:
         refuse(what, rule, shown(value))
     return float(size)
+
+
+def path(what: str, value: Any) -> Path:
+    """A path that the system can look for, whether there is anything or not."""
+    if not isinstance(value, (str, os.PathLike)):
+        refuse(what, "be a path", shown(value))
+    try:
+        os.stat(value)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, ValueError) as error:  # a name too long, a loop of links, a null character
+        refuse(what, "be a path that can be followed", f"{shown(os.fspath(value))} ({getattr(error, 'strerror', None) or error})")
+    return Path(value)
 
 
 def truth(what: str, value: Any) -> bool:

@@ -3,13 +3,18 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
+from mebandit import checks
 from mebandit.checks import LogError
+
+DEEPEST = 100
+"""levels of lists and tables within each other that a file may have"""
 
 
 @contextmanager
@@ -19,7 +24,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
     The temporary name is random and must not exist, so that two processes never write to the same file, and no link is followed: a link at
     `path` itself is replaced by the file.
     """
-    path = Path(path)
+    path = checks.path("the file to write", path)
     part = path.with_name(f".mebandit-{token_hex(8)}.part")
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -40,15 +45,56 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file in full or not at all, see `whole_file`."""
     with whole_file(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(_bytes(content))
+
+
+def write_together(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    """Write files of these names to a folder, each in full, or none of them: they take their names once the disk holds all."""
+    with ExitStack() as stack:
+        for name, content in contents.items():
+            file = stack.enter_context(whole_file(folder / name))
+            file.write(_bytes(content))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _bytes(content: str | bytes) -> bytes:
+    """Text as UTF-8; file names that are none, as in a command that a page shows, by their codes."""
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def parse_json(content: str | bytes) -> Any:
-    """What a JSON text holds; a ValueError where it is none, also where it is nested too deeply to be read."""
+    """What a JSON text holds; a ValueError where it is none, also where it is nested too deeply to be worked with."""
+    found = _shallow(lambda: json.loads(content))
+    brackets = ("[", "{") if isinstance(content, str) else (b"[", b"{")
+    if sum(map(content.count, brackets)) > DEEPEST:  # type: ignore[arg-type]
+        _check_depth(found)
+    return found
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """What a TOML text holds; a ValueError likewise."""
+    found: dict[str, Any] = _shallow(lambda: tomllib.loads(content.decode()))
+    _check_depth(found)
+    return found
+
+
+def _shallow(parse: Callable[[], Any]) -> Any:
     try:
-        return json.loads(content)
+        return parse()
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _check_depth(value: Any) -> None:
+    """A ValueError where printing the value, or whatever else goes through it level by level, would end in a RecursionError."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inside = (inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer))
+        level = [inner for inner in inside if isinstance(inner, (dict, list))]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
 
 
 def seal(body: dict[str, Any]) -> str:
@@ -71,7 +117,7 @@ def _checksum(body: dict[str, Any]) -> str:
 
 def writable_folder(path: str | Path) -> Path:
     """The folder, made if need be and found writable; or one sentence, before any computing."""
-    folder = Path(path)
+    folder = checks.path("the output folder", path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".mebandit-{token_hex(8)}.part"
@@ -121,7 +167,7 @@ def begins_with(mark: str) -> Callable[[Path], bool]:
 
 def check_output(path: str | Path, inputs: Iterable[object], ours: Callable[[Path], bool]) -> None:
     """Refuse to write over what is being read, over what is not `ours` to replace, or where nothing can be written; before computing."""
-    target = Path(path)
+    target = checks.path("the file to write", path)
     for given in inputs:
         if isinstance(given, (str, Path)) and target.exists() and Path(given).exists() and target.samefile(given):
             raise LogError(f"the file to write must be another one than what is read; got {path} for both.")

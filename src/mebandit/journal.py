@@ -77,7 +77,7 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, flags: int, durable: bool) -> None:
-        self.path = Path(path)
+        self.path = checks.path("journal", path)
         self.durable = durable
         self.mark = START
         self._begun: Mark | None = None

@@ -356,7 +356,7 @@ class Learner:
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
         """The learner that `save` wrote, bit for bit. A policy of your own class has to be given again."""
-        body = _read_sealed(Path(path))
+        body = _read_sealed(checks.path("state file", path))
         try:
             return cls._from_plain(body, policy, path)
         except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError, RecursionError) as error:

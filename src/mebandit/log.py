@@ -91,7 +91,7 @@ class Ledger:
 def reading(path: str | Path) -> Iterator[BinaryIO]:
     """A journal opened for reading alone, also while a learner writes to it."""
     try:
-        with Path(path).open("rb") as file:
+        with checks.path("journal", path).open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LogError(f"journal must be a plain file; got {path}, which is another kind.")
             yield file

@@ -75,7 +75,7 @@ def repair_journal(path: str | Path, out: str | Path, *, policy: Policy | None =
 
     The damaged journal stays as it is. Events from the bad line on are lost to the new one; ids of decisions there will be used again.
     """
-    found = check_journal(path, policy=policy)
+    out, found = checks.path("the repaired journal", out), check_journal(path, policy=policy)
     if os.path.lexists(out):
         checks.refuse("the repaired journal", "be a new file", str(out), "Name another.")
     if found.lines == 0:

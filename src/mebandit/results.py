@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mebandit import checks
+from mebandit.files import whole_file
+from mebandit.texts import in_figure
 from mebandit.values import Floats, Integers
 
 if TYPE_CHECKING:
@@ -117,8 +119,18 @@ class Results:
         """Curves with bands of two standard errors, references dashed; saved if a path is given."""
         figure = draw_curves(self.curves(), measure, references=self.references)
         if path is not None:
-            figure.savefig(path, dpi=150)
+            save_figure(figure, path)
         return figure
+
+
+def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> None:
+    """A figure as a file, in full or not at all, in the format that its name ends in."""
+    kinds = figure.canvas.get_supported_filetypes()
+    kind = checks.path("path", path).suffix[1:].lower() or "png"
+    if kind not in kinds:
+        checks.refuse("path", f"end in one of {', '.join(f'.{known}' for known in kinds)}", str(path))
+    with whole_file(path) as file:
+        figure.savefig(file, format=kind, dpi=150)
 
 
 def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[str] = ()) -> "matplotlib.figure.Figure":
@@ -146,9 +158,9 @@ def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, referenc
         if not np.isfinite(mean).any():
             continue
         if policy in references:
-            axes.plot(time, mean, label=policy, color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
+            axes.plot(time, mean, label=in_figure(policy), color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
         else:
-            axes.plot(time, mean, label=policy, color=f"C{i}", linewidth=2)
+            axes.plot(time, mean, label=in_figure(policy), color=f"C{i}", linewidth=2)
             low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
             axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
     if log_scale:

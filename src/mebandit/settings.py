@@ -60,7 +60,7 @@ def from_plain(data: Any) -> Any:
     """The configuration that `to_plain` wrote; its constructor checks every field."""
     if isinstance(data, dict):
         name = data.get("type")
-        if name not in CONFIGURATIONS:
+        if not isinstance(name, str) or name not in CONFIGURATIONS:
             raise checks.LogError(f"type must be one of {', '.join(CONFIGURATIONS)}; got {name!r}.")
         try:
             return CONFIGURATIONS[name](**{key: from_plain(value) for key, value in data.items() if key != "type"})

@@ -47,7 +47,8 @@ def export(
     """Write a log to `path` in the layout `to`, "obp" (.npz) or "mrt" (.csv, .parquet); returns the number of rounds.
 
     `log` and its columns are as in `mebandit.fit`; a row that breaks a rule is refused. The file is there in full or not at all, and never
-    in place of one that is no export.
+    in place of one that is no export. Names are written as they are, for programs: a spreadsheet may compute one that begins with
+    =, +, - or @, which the tables of `fit` and `value` prevent by an apostrophe.
 
     >>> import numpy as np, tempfile
     >>> log = {"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}
@@ -58,7 +59,7 @@ def export(
     >>> found["pscore"], found["context"].shape, found["n_actions"]
     (array([0.5, 0.8]), (2, 1), array(2))
     """
-    target = Path(path)
+    target = checks.path("path", path)
     endings = LAYOUTS[checks.one_of("to", to, LAYOUTS)]
     if target.suffix not in endings:
         checks.refuse("path", f"end in {' or '.join(endings)} for the layout {to!r}", str(path))

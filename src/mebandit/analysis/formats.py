@@ -1,11 +1,14 @@
 """Where the rows of a log come from, in pieces of bounded size: Parquet, CSV, a folder of either, a journal, tables and arrays."""
 
+import codecs
 import difflib
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,14 +232,31 @@ def _csv_reader(path: Path, columns: Columns, careful: bool, torn: Callable[[Any
     import pyarrow as pa
     from pyarrow import csv
 
-    kind = pa.string() if careful else pa.float64()
+    kind, handler = pa.string() if careful else pa.float64(), torn if careful and _is_utf8(path) else None
     types = dict.fromkeys(columns.numbers, kind) | ({columns.unit: pa.string()} if columns.unit else {})
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=CSV_BYTES, use_threads=not careful),
-        parse_options=csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", invalid_row_handler=torn if careful else None),
+        parse_options=csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", invalid_row_handler=handler),
         convert_options=csv.ConvertOptions(column_types=types, include_columns=columns.all, strings_can_be_null=True),
     )
+
+
+def _is_utf8(path: Path, *, blocks: int | None = None) -> bool:
+    """Whether the blocks of a CSV, by default all, are UTF-8. Of a row that is not, pyarrow can tell nobody, and prints a traceback."""
+    import pyarrow as pa
+
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with pa.input_stream(str(path)) as stream:
+        for _ in count() if blocks is None else range(blocks):
+            block = stream.read(CSV_BYTES)
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError:
+                return False
+            if not block:
+                break
+    return True
 
 
 def csv_pieces(path: Path, columns: Columns, before: int, *, careful: bool) -> Iterator[tuple[Piece, int]]:
@@ -285,8 +305,11 @@ def expected_pieces(part: Any) -> int:
 
 def parts_of(log: Any) -> list[Any]:
     """Files in the order in which they are read, each once, or tables in memory."""
-    parts, seen = _parts(log), set[Path]()
-    for path in (Path(name_of(part)).resolve() for part in parts if not isinstance(part, tuple) or part[0].endswith(".jsonl")):
+    try:
+        parts, seen = _parts(log), set[Path]()
+    except RecursionError:
+        checks.refuse("log", "be no list within itself", checks.shown(log))
+    for path in (Path(os.path.realpath(name_of(part))) for part in parts if not isinstance(part, tuple) or part[0].endswith(".jsonl")):
         if path in seen:
             raise LogError(f"a file must be in a log once, or its rounds count twice; got {path.name} again. Name files or their folder.")
         seen.add(path)
@@ -309,7 +332,7 @@ def _parts(log: Any) -> list[Any]:
     if hasattr(log, "to_parquet") and hasattr(log, "columns"):
         return [("the table", _arrow(lambda: pa.Table.from_pandas(log, preserve_index=False)))]
     if isinstance(log, (str, Path)):
-        return _files(Path(log))
+        return _files(checks.path("log", log))
     if isinstance(log, Sequence) and log:
         return [part for each in log for part in _parts(each)]
     return checks.refuse("log", "be a path, a list of paths, a table, or arrays by name", checks.shown(log))
@@ -321,7 +344,7 @@ def _table_of(arrays: Mapping[str, Any]) -> Any:
 
     columns: dict[str, Any] = {}
     for name, value in arrays.items():
-        array = np.asarray(value)
+        array = _array(name, value)
         if array.ndim > 2 or array.ndim == 0:
             checks.refuse(f"log[{name!r}]", "have one or two dimensions", f"shape {array.shape}")
         columns |= {name: array} if array.ndim == 1 else {f"{name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
@@ -330,22 +353,41 @@ def _table_of(arrays: Mapping[str, Any]) -> Any:
     return _arrow(lambda: pa.table(columns))
 
 
+def _array(name: str, value: Any) -> Any:
+    """A column, or several, of a table of arrays."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        received = f"{checks.shown(value)} ({_reason(error)})"
+        raise LogError(f"log[{name!r}] must be an array, or lists of equal lengths; got {received}.") from error
+
+
 def _arrow(make: Callable[[], Any]) -> Any:
     """What pyarrow makes of a table in memory; or one sentence."""
     import pyarrow as pa
 
     try:
         return make()
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise LogError(f"the table must have columns of numbers or labels, each with its own name; got {_reason(error)}.") from error
 
 
 def _files(path: Path) -> list[Any]:
+    """The files of a log, by whose names pyarrow can open them."""
+    files = _found(path)
+    for name in (str(file) for file in files if isinstance(file, Path)):
+        if name.encode(errors="replace").decode() != name:
+            raise LogError(f"the names of files of a log must be UTF-8; got {name!r}. Give it another.")
+    return files
+
+
+def _found(path: Path) -> list[Any]:
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in (*PARQUET, *CSV) and not file.name.startswith((".", "_")))
+        found = (file for file in path.rglob("*") if file.suffix in (*PARQUET, *CSV) and not file.is_dir())
+        files = sorted(file for file in found if not file.name.startswith((".", "_")))
         if not files:
             raise LogError(f"a folder of logs must hold .parquet or .csv files; got none in {path}.")
-        return list(files)
+        return [*files]
     if not path.is_file():
         raise LogError(f"log must be a file or a folder that exists; got {path}.")
     if path.suffix == ".jsonl":
@@ -365,7 +407,8 @@ def schema_of(part: Any) -> Any:
     if part.suffix in PARQUET:
         return parquet_file(part).schema_arrow
     try:
-        options = csv.ParseOptions(delimiter="\t" if part.suffix == ".tsv" else ",", invalid_row_handler=lambda _: "skip")
+        handler = (lambda _: "skip") if _is_utf8(part, blocks=1) else None
+        options = csv.ParseOptions(delimiter="\t" if part.suffix == ".tsv" else ",", invalid_row_handler=handler)
         reader = csv.open_csv(part, read_options=csv.ReadOptions(block_size=CSV_BYTES), parse_options=options)
         return pa.schema([(name, pa.null()) for name in reader.schema.names])
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -373,6 +416,8 @@ def schema_of(part: Any) -> Any:
 
 
 def listed(names: Sequence[str]) -> str:
+    if not names:
+        return "It has no columns."
     return f"It has {', '.join(map(repr, names[:30]))}{', ...' if len(names) > 30 else ''}."
 
 
@@ -385,7 +430,7 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
             hint = f" Is it {near[0]!r}?" if near else ""
             if near and near[0].strip() == name:
                 hint = f" Take the blanks out of the name {near[0]!r} in its header."
-            if ";" in schema.names[0]:
+            if any(";" in other for other in schema.names[:1]):
                 hint = " Its columns seem to be separated by semicolons; separate them by commas."
             said = next((f" (name another with {what}=, --{what})" for what in ("action", "reward", "propensity") if name == what), "")
             raise LogError(f"{where} must have a column {name!r}{said}; got none of that name.{hint} {listed(schema.names)}")
@@ -405,13 +450,24 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
         )
         if not any(test(kind) for test in tests):
             raise LogError(f"{where} column {name!r} must hold numbers; got {kind}.")
-    if columns.unit and pa.types.is_nested(schema.field(columns.unit).type):
+    if columns.unit and not _has_labels(schema.field(columns.unit).type):
         raise LogError(f"{where} column {columns.unit!r} must hold one name in each row; got {schema.field(columns.unit).type}.")
+
+
+def _has_labels(kind: Any) -> bool:
+    """Whether Arrow can tell the different values of a column of this type."""
+    import pyarrow as pa
+
+    try:
+        pa.array([], kind).dictionary_encode()
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def read_numbers(path: str | Path, names: Sequence[str]) -> Floats:
     """Some columns of a small file as an array, (n, columns); what is no number is an error that says where."""
-    table = _read(Path(path), names)
+    table = _read(checks.path("the file", path), names)
     values = np.column_stack([numbers(table[name].combine_chunks()) for name in names])
     for t, i in np.argwhere(~np.isfinite(values)):
         raw = table[names[i]][int(t)].as_py()
@@ -434,7 +490,7 @@ def read_matrix(path: Path) -> Floats:
 
 def read_labels(path: str | Path, name: str) -> list[str]:
     """One column of a small file, as labels; a row without one is an error that says where."""
-    labels = _read(Path(path), [name])[name].to_pylist()
+    labels = _read(checks.path("the file", path), [name])[name].to_pylist()
     for t, label in enumerate(labels):
         if label is None or not str(label).strip():
             raise LogError(str(Fault(str(path), t + 1, name, "name a subject", "nothing")))
@@ -451,8 +507,13 @@ def _read(path: Path, names: Sequence[str]) -> Any:
     check_schema(schema_of(path), columns, str(path))
     try:
         if path.suffix in PARQUET:
-            return parquet_file(path).read(columns=list(names))
-        options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names), strings_can_be_null=True)
-        return csv.read_csv(path, convert_options=options)
+            table = parquet_file(path).read(columns=list(dict.fromkeys(names)))
+        else:
+            types = dict.fromkeys(names, pa.string())
+            options = csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=True)
+            table = csv.read_csv(path, convert_options=options)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise LogError(f"{path} must be a file that can be read; got {_reason(error)}.") from error
+    if not table.num_rows:
+        raise LogError(f"{path} must hold at least one row; got none.")
+    return table

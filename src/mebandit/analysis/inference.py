@@ -200,6 +200,8 @@ def fit(
     >>> found.estimates["meb"].theta.round(1).ravel()
     array([-1.,  2.])
     """
+    if not isinstance(methods, (str, Sequence)):
+        checks.refuse("methods", "be names of methods", checks.shown(methods))
     chosen = (methods,) if isinstance(methods, str) else tuple(methods)
     for method in chosen or ("",):
         checks.one_of("methods", method, METHODS)

@@ -8,8 +8,9 @@ import numpy as np
 
 from mebandit.analysis.inference import Analysis
 from mebandit.estimators import Contrast, Estimate
-from mebandit.files import write_whole
+from mebandit.files import write_together
 from mebandit.report import Page, Picture, Table, picture
+from mebandit.texts import as_csv, in_figure
 from mebandit.values import Booleans, Floats
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _forest(axes: "matplotlib.axes.Axes", by_method: Mapping[str, tuple[Floats, 
         half = factors * np.abs(interval.T - center)
         axes.errorbar(factors * center, y, xerr=half, fmt="o", markersize=4, linewidth=1.6, color=COLORS[method], label=method)
     axes.axvline(0, color="0.6", linewidth=0.8)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), list(map(in_figure, names)))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.locator_params(axis="x", nbins=6)
     axes.spines[["top", "right"]].set_visible(False)
@@ -209,7 +210,7 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
         beyond = np.array([own[[a, b]].any() for own in analysis.sensitivity_guarded[best.method].values()])
         lines[beyond & ~beyond.all()] = np.nan
         for i, name in enumerate(names):
-            axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=name)
+            axes.plot(list(by_scale), lines[:, i], marker="o", markersize=3.5, color=f"C{i % 10}", label=in_figure(name))
             axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
         axes.axvline(1, color="0.6", linewidth=0.8)
         axes.set_xlabel("multiple of Σe")
@@ -258,7 +259,7 @@ def draw_drift(analysis: Analysis) -> "matplotlib.figure.Figure":
     axes = figure.subplots()
     found = next(f for f in analysis.diagnostics if f.name == "drift of x̃").values
     for i, (name, away) in enumerate(found.items()):
-        axes.plot((np.arange(len(away)) + 0.5) / len(away), away, marker="o", markersize=3, color=f"C{i % 10}", label=name)
+        axes.plot((np.arange(len(away)) + 0.5) / len(away), away, marker="o", markersize=3, color=f"C{i % 10}", label=in_figure(name))
     axes.axhline(0, color="0.6", linewidth=0.8)
     bound = max(0.5, 1.1 * max((abs(v) for away in found.values() for v in away), default=0.0))
     axes.set(xlim=(0, 1), ylim=(-bound, bound), xlabel="part of the log", ylabel="mean of x̃, in s.d.")
@@ -334,12 +335,9 @@ FILES = ("fit.json", *(f"{name}.csv" for name in TABLES), *(f"{name}.{kind}" for
 def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
     """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
     figures = pictures(analysis, level)
-    write_whole(folder / "fit.json", analysis.to_json(level) + "\n")
-    for name, table in tidy(analysis, level).items():
-        write_whole(folder / f"{name}.csv", table.to_csv(index=False))
-    for name, drawn in figures.items():
-        for kind, content in drawn._asdict().items():
-            write_whole(folder / f"{name}.{kind}", content)
+    contents: dict[str, str | bytes] = {"fit.json": analysis.to_json(level) + "\n"}
+    contents |= {f"{name}.csv": as_csv(table) for name, table in tidy(analysis, level).items()}
+    contents |= {f"{name}.{kind}": content for name, drawn in figures.items() for kind, content in drawn._asdict().items()}
     page = Page("What the log says").text(headline(analysis))
     grave = [f for f in analysis.diagnostics if f.verdict == "red"]
     if grave:
@@ -367,6 +365,5 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.table(sensitivity(analysis)).picture(figures["sensitivity"])
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])
     page.picture(figures["propensities"]).picture(figures["drift"])
-    path = folder / "report.html"
-    write_whole(path, page.render(command=command, seconds=seconds))
-    return path
+    write_together(folder, contents | {"report.html": page.render(command=command, seconds=seconds)})
+    return folder / "report.html"

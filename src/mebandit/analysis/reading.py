@@ -22,6 +22,7 @@ from mebandit.files import begins_with, check_output, write_whole
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts, Rounds, crossproducts
 from mebandit.progress import Show
+from mebandit.texts import in_cell
 from mebandit.values import Floats
 from mebandit.workers import Workers, checked
 
@@ -169,7 +170,7 @@ def _as_csv(faults: list[Fault]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(Fault._fields)
-    writer.writerows(faults)
+    writer.writerows([in_cell(part) if isinstance(part, str) else part for part in fault] for fault in faults)
     return text.getvalue()
 
 

@@ -29,6 +29,9 @@ T = TypeVar("T")
 MOST = 8
 """threads that read, if nobody says how many; what each decodes at a time is sized so that as many stay within a gigabyte"""
 
+MOST_ACTIONS = 2048
+"""of so many actions the probabilities take a gigabyte for each block of rows"""
+
 ROOM = 256 << 20
 """bytes of CSV files that stay in memory, where they take about half as many, from one time through a log to the next"""
 
@@ -318,7 +321,25 @@ def open_log(log: Any, columns: Mapping[str, Any], *, n_actions: int | None = No
     n_actions = checks.integer("n_actions", n_actions, 2)
     if given not in (1, n_actions):
         checks.refuse("propensity", f"name one column, or one for each of the {n_actions} actions", f"{given} columns")
-    return Source(parts, found, n_actions)
+    source = Source(parts, found, n_actions)
+    if n_actions > MOST_ACTIONS:
+        rule = f"be at most {MOST_ACTIONS:,}, so that their probabilities fit into memory"
+        checks.refuse("n_actions", rule, f"{n_actions} for a log whose largest action is {_largest_action(source)}")
+    return source
+
+
+def _largest_action(source: Source) -> str:
+    """The largest number among the actions of a log, which may not be one of an action."""
+    while True:
+        try:
+            batches = (batch for piece in source._pieces(1) for batch in formats.batches_of(piece))
+            largest = max(
+                (float(np.fmax.reduce(formats.numbers(batch.column(source.columns.action)), initial=-np.inf)) for batch in batches),
+                default=np.nan,
+            )
+            return f"{largest:g}"
+        except formats.Unparsable as error:
+            source.careful.add(error.args[0])
 
 
 def _columns(given: Mapping[str, Any], names: Sequence[str], where: str, error_known: bool) -> Columns:

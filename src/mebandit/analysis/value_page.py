@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.analysis.off_policy import ESTIMATORS, Figure, Values
-from mebandit.files import write_whole
+from mebandit.files import write_together
 from mebandit.report import Page, Table, picture
+from mebandit.texts import as_csv, in_figure
 
 if TYPE_CHECKING:
     import matplotlib.figure
+    import pandas as pd
 
 COLOURS = {"weighted": "#c8553d", "self-normalised": "#e0a030", "dr": "#2f6690"}
 
@@ -79,7 +81,7 @@ def forest(values: Values) -> "matplotlib.figure.Figure":
             at = i + 0.22 * (j - 1)
             axes.plot([start, stop], [at, at], color=COLOURS[estimator], lw=2, label=estimator if i == 0 else None)
             axes.plot(own.value, at, "o", color=COLOURS[estimator], ms=4.5)
-    axes.set_yticks(range(len(values)), list(values))
+    axes.set_yticks(range(len(values)), list(map(in_figure, values)))
     axes.set_ylim(len(values) - 0.5, -0.5)
     axes.set_xlabel(f"reward per round, {100 * one.level:g} % intervals")
     for side in ("top", "right", "left"):
@@ -97,10 +99,6 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
     """value.json, value.csv, the figure and the page."""
     figure, shown = forest(values), table(values)
     drawn = picture(figure)
-    write_whole(folder / "value.json", values.to_json() + "\n")
-    write_whole(folder / "value.csv", _csv(values))
-    write_whole(folder / "value.png", drawn.png)
-    write_whole(folder / "value.svg", drawn.svg)
     page = Page("What policies would have earned").text(headline(values)).table(shown).figure(figure)
     for words in notes(values):
         page.text(words)
@@ -108,18 +106,26 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
         "weighted: mean of ρ r, ρ the policy's probability over the logged one. self-normalised: the same over the sum of ρ. "
         "dr: a regression of the reward on the prediction, corrected by weighted residuals; read this one first."
     )
-    path = folder / "value.html"
-    write_whole(path, page.render(command=command, seconds=seconds))
-    return path
+    contents: dict[str, str | bytes] = {
+        "value.json": values.to_json() + "\n",
+        "value.csv": as_csv(tidy(values)),
+        "value.png": drawn.png,
+        "value.svg": drawn.svg,
+    }
+    write_together(folder, contents | {"value.html": page.render(command=command, seconds=seconds)})
+    return folder / "value.html"
 
 
-def _csv(values: Values) -> str:
-    """The numbers in full."""
-    lines = ["policy,estimator,value,std_error,low,high,difference,difference_std_error,difference_low,difference_high"]
+def tidy(values: Values) -> "pd.DataFrame":
+    """The numbers in full, a row for each policy and estimator."""
+    import pandas as pd
+
+    figures = ("value", "std_error", "low", "high")
+    rows = []
     for name, found in values.items():
-        quoted = '"' + name.replace('"', '""') + '"'
         for estimator, own in found.estimates.items():
             more = own.difference
             numbers = [own.value, own.std_error, *own.interval(found.level), more.value, more.std_error, *more.interval(found.level)]
-            lines.append(",".join([quoted, estimator, *map(repr, numbers)]))
-    return "\n".join(lines) + "\n"
+            rows.append([name, estimator, *numbers])
+    header = ["policy", "estimator", *figures, "difference", *(f"difference_{figure}" for figure in figures[1:])]
+    return pd.DataFrame(rows, columns=header)

@@ -1,7 +1,10 @@
 """The command line, a module for each family of commands."""
 
+import os
 import sys
 import warnings
+from contextlib import suppress
+from io import TextIOWrapper
 
 from mebandit.checks import MebanditError
 
@@ -17,14 +20,21 @@ try:
         simulating,
         valuing,
     )
-    from mebandit.cli.terminal import commands
+    from mebandit.cli.terminal import Unread, commands
 except ImportError:
     sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
+
+INTERRUPTED, UNREAD = 130, 141
+"""the exit statuses of a process that Ctrl-C ends, and of one whose output nobody reads any more (`mebandit fit ... | head -1`)"""
 
 
 def main() -> None:
     """The entry point: a refusal is one sentence, not a traceback, and so is a warning."""
     warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
+    for stream in (sys.stdout, sys.stderr):  # what a stream has no letters for is written by its code
+        if isinstance(stream, TextIOWrapper):
+            with suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
     try:
         commands.main(prog_name="mebandit", standalone_mode=False)
     except MebanditError as error:
@@ -33,4 +43,20 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        sys.exit("mebandit: interrupted; nothing is half-written. `simulate` and `paper` go on where they stopped when run again.")
+        told = "interrupted; nothing is half-written. `simulate` and `paper` go on where they stopped when run again."
+        click.echo(f"mebandit: {told}", err=True)
+        sys.exit(INTERRUPTED)
+    except MemoryError as error:
+        sys.exit(f"mebandit: what is asked for must fit into memory; got more ({error}). Ask for fewer actions, features or workers.")
+    except Unread:
+        _print_no_more()
+        sys.exit(UNREAD)
+    except OSError as error:
+        _print_no_more()
+        sys.exit(f"mebandit: files and output must be such that can be read or written; got {error.filename or 'one'} ({error.strerror}).")
+
+
+def _print_no_more() -> None:
+    """Drop what is left to print, which Python would try once more at its end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

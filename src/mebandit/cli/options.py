@@ -1,6 +1,5 @@
 """The options that several commands share: which log, what its columns are, what is known of its error, and what to do with bad rows."""
 
-import tomllib
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from mebandit.checks import InvalidInput, LogError
+from mebandit.files import parse_toml
 from mebandit.measurement import ErrorModel
 
 Command = Callable[..., None]
@@ -114,13 +114,18 @@ def _covariance(text: str | None) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+def whole(text: str) -> bool:
+    """Whether a text is a whole number of usable size, and nothing else."""
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
 def columns_file(path: Path | None) -> dict[str, Any]:
     """What a TOML file says of a log."""
     if path is None:
         return {}
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = parse_toml(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise LogError(f"--columns must be a TOML file that can be read; got {path} ({error}).") from error
     for name in found:
         if name not in COLUMN_KEYS:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from mebandit.checks import InvalidInput
-from mebandit.cli.options import columns_file
+from mebandit.cli.options import columns_file, whole
 from mebandit.cli.terminal import commands, print_table
 
 FILES = ("plan.png", "plan.json", "plan.html")
@@ -90,7 +90,7 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
         error = said.pop("error_model", given["error_cov"])
         fitted = None if pilot is None else fit(pilot, error_cov=error, methods=given["method"], **said)
         which = given["coefficient"]
-        if which.isascii() and which.isdecimal() and not (fitted is not None and which in fitted.features):
+        if whole(which) and not (fitted is not None and which in fitted.features):
             given["coefficient"] = int(which)
         found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
         if as_json:
@@ -111,12 +111,9 @@ def _show(found: Any) -> None:
 
 
 def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
-    from mebandit.files import write_whole
+    from mebandit.files import write_together
     from mebandit.report import picture
 
-    drawn = picture(found.plot())
-    write_whole(folder / "plan.png", drawn.png)
-    write_whole(folder / "plan.json", found.to_json() + "\n")
-    page = folder / "plan.html"
-    write_whole(page, found.page().render(command=shlex.join(["mebandit", *sys.argv[1:]]), seed=seed, seconds=seconds))
-    return page
+    page = found.page().render(command=shlex.join(["mebandit", *sys.argv[1:]]), seed=seed, seconds=seconds)
+    write_together(folder, {"plan.png": picture(found.plot()).png, "plan.json": found.to_json() + "\n", "plan.html": page})
+    return folder / "plan.html"

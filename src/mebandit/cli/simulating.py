@@ -58,6 +58,7 @@ def simulate(spec: Path, out: Path, workers: Workers, engine: str) -> None:
     from mebandit.experiments.spec import read_spec
     from mebandit.experiments.sweep import write_report
     from mebandit.files import writable_folder, write_whole
+    from mebandit.texts import as_csv
 
     cells = read_spec(spec)
     folder = writable_folder(out)
@@ -70,8 +71,8 @@ def simulate(spec: Path, out: Path, workers: Workers, engine: str) -> None:
     counter = iter(range(1, len(cells) + 1))
     curves = run_cells(cells, folder, workers=workers, engine=engine, started=started).curves
     summary = summary_of(curves)
-    write_whole(folder / "curves.csv", curves.to_csv(index=False))
-    write_whole(folder / "summary.csv", summary.to_csv(index=False))
+    write_whole(folder / "curves.csv", as_csv(curves))
+    write_whole(folder / "summary.csv", as_csv(summary))
     regret = summary[summary["measure"] == "clipped_regret"]
     columns = (regret[name] for name in ("cell", "policy", "mean", "std_error"))
     rows = [[str(cell), str(policy), f"{mean + 0.0:.4f}", f"{se:.4f}"] for cell, policy, mean, se in zip(*columns, strict=True)]

@@ -1,6 +1,8 @@
 """What every command shares: the group it belongs to, and how a table looks on a terminal."""
 
 import re
+import sys
+from typing import Any
 
 import click
 from rich import box
@@ -15,7 +17,28 @@ from mebandit import __version__
 EPILOG = "Start with: mebandit demo. The library itself is `import mebandit`; see the README."
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+class Unread(Exception):
+    """Nobody reads what is printed any more, as in `mebandit fit ... | head -1`."""
+
+
+class Commands(click.Group):
+    """Commands that tell, by `Unread`, that their output is not read, however click and rich take that."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            found = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise Unread from error
+        except SystemExit as end:  # by rich
+            if isinstance(end.__context__, BrokenPipeError):
+                raise Unread from end
+            raise
+        return found
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="mebandit")
 def commands() -> None:
     """Bandits that act on predicted contexts.

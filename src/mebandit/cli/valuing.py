@@ -1,6 +1,5 @@
 """`mebandit value log.parquet` and `mebandit export log.parquet`."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -13,8 +12,9 @@ from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.analysing import METHODS
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, workers_options
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, whole, workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.files import parse_json
 
 if TYPE_CHECKING:
     from mebandit.analysis.reading import Reading
@@ -110,7 +110,7 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
     for text in policies:
         if text == "uniform":
             found[text] = text
-        elif text.isdigit():
+        elif whole(text):
             found[f"always {text}"] = int(text)
         else:
             try:
@@ -162,7 +162,7 @@ def _theta(path: Path, data: Any, method: str) -> dict[str, Any]:
 def _read_theta(path: Path) -> Any:
     """What a JSON file holds, or the numbers of a CSV."""
     try:
-        return np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix != ".json" else json.loads(path.read_bytes())
+        return np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix != ".json" else parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"--theta must be a CSV or JSON file of numbers, or fit; got {path}, which cannot be read ({reason}).") from error

@@ -17,6 +17,8 @@ from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
 from mebandit.progress import Show
 from mebandit.report import Page, Table
+from mebandit.results import save_figure
+from mebandit.texts import in_figure
 from mebandit.values import Floats
 from mebandit.workers import Workers
 
@@ -148,7 +150,7 @@ class Plan:
         """Power or half-width against the number of rounds; saved if a path is given."""
         figure = draw(self)
         if path is not None:
-            figure.savefig(path, dpi=150)
+            save_figure(figure, path)
         return figure
 
     def page(self) -> Page:
@@ -496,7 +498,7 @@ def draw(planned: Plan) -> "matplotlib.figure.Figure":
         axes.set_ylim(bottom=0.0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_xlabel("rounds")
-    name = re.sub(r"θ_(\d+)", r"$\\theta_{\1}$", goal.name).replace(" - ", " − ")
+    name = re.sub(r"θ_(\d+)", r"$\\theta_{\1}$", in_figure(goal.name)).replace(" - ", " − ")
     axes.set_ylabel(f"power to find {name} = {goal.effect:g}" if goal.tests else f"half-width of the interval of {name}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)

@@ -19,7 +19,6 @@ floor = 0.2
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -31,6 +30,7 @@ from mebandit import __version__, checks, environments, policies, schedules, set
 from mebandit.checks import LogError
 from mebandit.environments import Environment
 from mebandit.experiments.runner import CellData
+from mebandit.files import parse_toml
 from mebandit.policies import Policy
 from mebandit.policies.base import label
 from mebandit.simulate import Contest, Played, contest
@@ -129,10 +129,10 @@ def read_spec(path: str | Path) -> list[Cell]:
     """The cells of an experiment file, every setting checked."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(path.read_bytes())
     except OSError as error:
         raise LogError(f"spec must be a readable file; got {path} ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise LogError(f"spec must be TOML; got {path} ({error}).") from error
     try:
         return cells_of(data)

@@ -186,14 +186,14 @@ class ErrorModel:
         """Write it as JSON; every number keeps every bit."""
         from mebandit.measurement.stored import save  # which is about this class
 
-        save(self, Path(path))
+        save(self, checks.path("path", path))
 
     @classmethod
     def load(cls, path: str | Path) -> "ErrorModel":
         """Read what `save` wrote, every part checked."""
         from mebandit.measurement.stored import load
 
-        return load(Path(path))
+        return load(checks.path("path", path))
 
 
 class Part(NamedTuple):

@@ -12,6 +12,7 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
 from mebandit.files import writable_folder, write_whole
 from mebandit.report import Page, Section
+from mebandit.texts import as_csv
 from mebandit.workers import Workers
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def run_experiments(
         data = read_cells(planned[name], folder)
         table = experiment.table(data)
         found[name] = Finding(table, experiment.sections(table, data), effort(planned[name], folder).words)
-        write_whole(folder / f"{name}.csv", table.to_csv(index=False))
+        write_whole(folder / f"{name}.csv", as_csv(table))
         for section in found[name].sections:
             for file, picture in section.pictures.items():
                 for kind, content in picture._asdict().items():
