@@ -118,7 +118,7 @@ def test_a_world_within_a_world_keeps_its_randomness(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (("horizon = 400", "horizon = -1"), "simulation.horizon must be a whole number of at least 1; got -1."),
+        (("horizon = 400", "horizon = -1"), "simulation.horizon must be a whole number from 1 to 4294967294; got -1."),
         (
             ("horizon = 400", "horizn = 400"),
             "[simulation] must have only floor, horizon, milestones, references, replicates, seed; got horizn.",

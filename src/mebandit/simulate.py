@@ -25,6 +25,8 @@ from mebandit.workers import Workers, hired
 
 BLOCK = 2048
 """rounds per piece of tape"""
+LONGEST, MOST = 2**32 - 2, 2**32 - 1
+"""rounds and replicates of a simulation, at most: they are counted in 32 bits"""
 
 
 class Trajectory:
@@ -229,18 +231,29 @@ def contest(
     """What `simulate` is asked to play, every setting checked."""
     named = named_policies(policies, environment)
     learners = len(named)
-    horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
-    replicates = checks.integer("replicates", replicates, 1, 2**32 - 1)
+    horizon = checks.integer("horizon", horizon, 1, LONGEST)
+    replicates = checks.integer("replicates", replicates, 1, MOST)
     seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
     shared = common_floor(named) if floor is None else floor
     schedules.floors(shared, np.array([1]), environment.n_actions)
     if not isinstance(milestones, Sequence):
         checks.refuse("milestones", "be a list of rounds", checks.shown(milestones))
     extra = [checks.integer("milestones", t, 1, horizon) for t in milestones]
-    record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
+    spaced = schedules.log_spaced(horizon, checks.integer("points", points, 2, 1_000_000))
+    record_at = np.union1d(spaced, np.array(extra, dtype=np.int64))
     if references:
         named = named | reference_policies(environment, shared, seed)
+    check_room(len(named), replicates, record_at.size, environment.n_actions)
     return Contest(environment, named, learners, horizon, replicates, seed, cell, shared, record_at)
+
+
+def check_room(policies: int, replicates: int, times: int, n_actions: int) -> None:
+    """Refuse a simulation whose results this machine has no memory for; the room is asked for, and given back untouched."""
+    numbers = policies * replicates * times * (3 + n_actions)
+    try:
+        np.empty(numbers)
+    except (MemoryError, ValueError):
+        checks.refuse("replicates", "be so few that the results fit into memory", f"{replicates:,}, for {8 * numbers / 2**30:,.0f} GiB")
 
 
 def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed: int, replicate: int = 0, cell: int = 0) -> Log:
@@ -255,7 +268,7 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
            [5.8, 5. , 5.5, 5.1, 4.6]])
     """
     named_policies([policy], environment)
-    horizon = checks.integer("horizon", horizon, 1, 2**32 - 2)
+    horizon = checks.integer("horizon", horizon, 1, LONGEST)
     seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
     replicate = checks.integer("replicate", replicate, 0, 2**32 - 2)
     k, d = environment.n_actions, environment.dim

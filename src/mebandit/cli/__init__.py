@@ -29,7 +29,7 @@ INTERRUPTED, UNREAD = 130, 141
 
 
 def main() -> None:
-    """The entry point: a refusal is one sentence, not a traceback, and so is a warning."""
+    """The entry point: a refusal is one sentence, not a traceback, and so are a warning, a full disk and too little memory."""
     warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
     for stream in (sys.stdout, sys.stderr):  # what a stream has no letters for is written by its code
         if isinstance(stream, TextIOWrapper):
@@ -37,6 +37,7 @@ def main() -> None:
                 stream.reconfigure(errors="backslashreplace")
     try:
         commands.main(prog_name="mebandit", standalone_mode=False)
+        sys.stdout.flush()
     except MebanditError as error:
         sys.exit(f"mebandit: {error}")
     except click.ClickException as error:

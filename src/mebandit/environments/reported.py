@@ -40,7 +40,7 @@ class Estimated(Wrapped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.integer("start", self.start, 1)
+        checks.integer("start", self.start, 1, 1_000_000)
         if self.every is not None:
             checks.integer("every", self.every, 1)
 

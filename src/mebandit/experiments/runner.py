@@ -1,14 +1,22 @@
-"""Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing."""
+"""Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing.
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+Several runs may share a folder, on one machine or on several, without a lock. For a cell's results are a function of its fingerprint, under
+which they are kept, and files are written whole; so it does not matter which run writes them. A run decides once, at its beginning, which
+cells it computes, and computes them whatever the others do.
+"""
+
+import hashlib
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mebandit import cuda
-from mebandit.files import writable_folder, write_whole
+from mebandit.checks import LogError
+from mebandit.files import seal, unseal, writable_folder, write_whole
 from mebandit.progress import progress_bar
 from mebandit.simulate import compile_ahead
 from mebandit.workers import Workers, hired
@@ -67,20 +75,78 @@ class Effort(NamedTuple):
         return f"{self.policy_rounds / 1e6:,.1f} million policy rounds in {self.seconds:.1f} s, {rate / 1e6:.2f} million per second"
 
 
-FILES = ("replicates.csv", "curves.csv", "effort.json")
-"""what a finished cell leaves, in the order of writing"""
-
-
-def finished(folder: Path, cell: Cell) -> bool:
-    """Whether a cell's results are in the folder, each file of the size it was written with."""
-    if not all(_path(folder, cell, ending).exists() for ending in FILES):
-        return False
-    sizes = json.loads(_path(folder, cell, FILES[-1]).read_text()).get("bytes", {})
-    return all(sizes.get(ending) == _path(folder, cell, ending).stat().st_size for ending in FILES[:-1])
+TABLES = tuple(f"{table}.csv" for table in CellData._fields)
+SEAL = "effort.json"
+"""written last, with the checksums of the tables: once it is there, the cell is finished"""
 
 
 def _path(folder: Path, cell: Cell, ending: str) -> Path:
     return folder / "cells" / f"{cell.fingerprint}.{ending}"
+
+
+def _damaged(cell: Cell, path: Path, how: str) -> LogError:
+    rule = "be as they were written"
+    return LogError(f"the results of cell {cell.name!r} must {rule}; got {path}, which {how}. They have to be computed again.")
+
+
+def _read(path: Path, cell: Cell) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise _damaged(cell, path, "is missing") from error
+    except OSError as error:
+        raise _damaged(cell, path, f"cannot be read ({error.strerror})") from error
+
+
+def _read_seal(folder: Path, cell: Cell) -> tuple[Effort, dict[str, str]]:
+    """What a finished cell took, and the checksums of its tables."""
+    path = _path(folder, cell, SEAL)
+    content = _read(path, cell)
+    try:
+        body, right = unseal(content)
+        if right and body["fingerprint"] == cell.fingerprint:
+            return Effort(int(body["policy_rounds"]), float(body["seconds"])), dict(body["checksums"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(cell, path, "has no checksums: it is damaged or of an early version") from error
+    raise _damaged(cell, path, "has changed since")
+
+
+def _read_tables(folder: Path, cell: Cell) -> dict[str, bytes]:
+    """The tables of a finished cell, found to be as they were written."""
+    checksums, tables = _read_seal(folder, cell)[1], {}
+    for ending in TABLES:
+        path = _path(folder, cell, ending)
+        tables[ending] = _read(path, cell)
+        if checksums.get(ending) != _checksum(tables[ending]):
+            raise _damaged(cell, path, "has changed since")
+    return tables
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _finished(cell: Cell, folder: Path, damaged: list[str]) -> bool:
+    """Whether a cell's results are in the folder, as they were written; if they are damaged, `damaged` grows by what is wrong."""
+    if not os.path.exists(_path(folder, cell, SEAL)):
+        return False
+    try:
+        _read_tables(folder, cell)
+    except LogError as error:
+        damaged.append(str(error))
+        return False
+    return True
+
+
+def _unfinished(cells: Sequence[Cell], folder: Path) -> dict[str, Cell]:
+    """The cells whose results are not in the folder, by fingerprint; a warning says if some are there but damaged."""
+    damaged: list[str] = []
+    known = {cell.fingerprint: cell for cell in cells}
+    missing = {name: cell for name, cell in known.items() if not _finished(cell, folder, damaged)}
+    if damaged:
+        all_of_them = f" This concerns {len(damaged)} cells." if len(damaged) > 1 else ""
+        warnings.warn(damaged[0] + all_of_them, stacklevel=3)
+    return missing
 
 
 def run_cells(
@@ -98,60 +164,97 @@ def run_cells(
     computed on the processor, whatever the engine.
     """
     folder = Path(folder)
-    missing = {cell.fingerprint: cell for cell in cells if not finished(folder, cell)}
+    missing = _unfinished(cells, folder)
     contests = {name: cell.contest for name, cell in missing.items() if engine != "cpu" and hasattr(cell, "contest")}
     elsewhere = {name: contest for name, contest in contests.items() if cuda.chosen(engine, [contest])}
     folder = writable_folder(folder)
-    (folder / "cells").mkdir(exist_ok=True)
-    pieces = [(cell, replicate) for name, cell in missing.items() if name not in elsewhere for replicate in range(cell.replicates)]
-    total = len(pieces) + sum(missing[name].replicates for name in elsewhere)
+    writable_folder(folder / "cells")
+    here, there = [cell for name, cell in missing.items() if name not in elsewhere], [missing[name] for name in elsewhere]
+    total = sum(cell.replicates for cell in missing.values())
     with hired(workers) as pool, progress_bar(total, "simulating", progress) as done:
-        if pieces and pool.here:
+        if here and pool.here:
             compile_ahead(progress)
-        played, begun = pool.in_order(_play, pieces, done), monotonic()
-        launched = cuda.played(list(elsewhere.values()), done, progress)
+        played = zip(_Pieces(here), pool.in_order(_play, _Pieces(here), done), strict=True)
+        launched = zip(_Pieces(there), cuda.played(list(elsewhere.values()), done, progress), strict=True)
+        begun = monotonic()
         for cell in cells:
+            owed = missing.pop(cell.fingerprint, None)
             if started is not None:
-                started(cell, finished(folder, cell))
-            if not finished(folder, cell):
-                stream = launched if cell.fingerprint in elsewhere else played
-                _write(cell, cell.data(islice(stream, cell.replicates)), folder, monotonic() - begun)
+                started(cell, owed is None)
+            if owed is not None:
+                data = owed.data(_own(owed, launched if owed.fingerprint in elsewhere else played))
+                if not _finished(owed, folder, []):  # by another run meanwhile
+                    _write(owed, data, folder, monotonic() - begun)
                 begun = monotonic()
     return read_cells(cells, folder)
 
 
-def _play(piece: tuple[Cell, int]) -> Any:
+Piece = tuple[Cell, int]
+"""a replicate of a cell"""
+
+
+class _Pieces:
+    """The replicates of some cells, in order. There may be very many, so they are made one after the other."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self._left = sum(cell.replicates for cell in cells)
+        self._each = ((cell, replicate) for cell in cells for replicate in range(cell.replicates))
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        piece = next(self._each)
+        self._left -= 1
+        return piece
+
+    def __length_hint__(self) -> int:
+        return self._left
+
+
+def _play(piece: Piece) -> Any:
     cell, replicate = piece
     return cell.play(replicate)
+
+
+def _own(cell: Cell, stream: Iterator[tuple[Piece, Any]]) -> Iterator[Any]:
+    """What the replicates of a cell gave, from a stream in which each result comes with its piece: no other cell's results pass."""
+    for replicate in range(cell.replicates):
+        (owner, number), found = next(stream)
+        if owner is not cell or number != replicate:
+            raise RuntimeError(f"replicate {replicate} of cell {cell.name!r} was due; got replicate {number} of cell {owner.name!r}")
+        yield found
 
 
 def read_cells(cells: Sequence[Cell], folder: Path) -> CellData:
     """The results of finished cells, joined, with each cell's name and labels in front."""
     import pandas as pd
 
-    tables = []
-    for table in CellData._fields:
-        parts = [pd.read_csv(_path(folder, cell, f"{table}.csv")).assign(cell=cell.name, **cell.labels) for cell in cells]
-        joined = pd.concat(parts, ignore_index=True)
-        front = ["cell", *dict.fromkeys(label for cell in cells for label in cell.labels)]
-        tables.append(joined[[*front, *(column for column in joined.columns if column not in front)]])
-    return CellData(*tables)
+    stored = [_read_tables(folder, cell) for cell in cells]
+    front = ["cell", *dict.fromkeys(label for cell in cells for label in cell.labels)]
+    joined = []
+    for ending in TABLES:
+        read = [pd.read_csv(io.BytesIO(tables[ending])) for tables in stored]
+        whole = pd.concat([t.assign(cell=cell.name, **cell.labels) for t, cell in zip(read, cells, strict=True)], ignore_index=True)
+        joined.append(whole[[*front, *(column for column in whole.columns if column not in front)]])
+    return CellData(*joined)
 
 
 def effort(cells: Sequence[Cell], folder: Path) -> Effort:
     """What the cells took to compute."""
-    each = [json.loads(_path(folder, cell, "effort.json").read_text()) for cell in cells]
-    return Effort(sum(e["policy_rounds"] for e in each), sum(e["seconds"] for e in each))
+    each = [_read_seal(folder, cell)[0] for cell in cells]
+    return Effort(sum(e.policy_rounds for e in each), sum(e.seconds for e in each))
 
 
 def _write(cell: Cell, data: CellData, folder: Path, seconds: float) -> None:
+    """Keep a cell's results, the seal last."""
     rounds = data.replicates["policy"].nunique() * cell.replicates * int(data.replicates["time"].max())
-    taken = Effort(rounds, seconds)
-    contents = {"replicates.csv": data.replicates.to_csv(index=False).encode(), "curves.csv": data.curves.to_csv(index=False).encode()}
-    for ending, content in contents.items():
+    tables = {ending: table.to_csv(index=False).encode() for ending, table in zip(TABLES, data, strict=True)}
+    for ending, content in tables.items():
         write_whole(_path(folder, cell, ending), content)
-    sizes = {ending: len(content) for ending, content in contents.items()}
-    write_whole(_path(folder, cell, "effort.json"), json.dumps({"cell": cell.name, "bytes": sizes} | taken._asdict()))
+    checksums = {ending: _checksum(content) for ending, content in tables.items()}
+    of = {"cell": cell.name, "fingerprint": cell.fingerprint, "checksums": checksums}
+    write_whole(_path(folder, cell, SEAL), seal(of | Effort(rounds, seconds)._asdict()))
 
 
 def summary_of(curves: "pd.DataFrame") -> "pd.DataFrame":

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from mebandit.experiments.runner import CellData
 from mebandit.files import parse_toml
 from mebandit.policies import Policy
 from mebandit.policies.base import label
-from mebandit.simulate import Contest, Played, contest
+from mebandit.schedules import log_spaced
+from mebandit.simulate import LONGEST, MOST, Contest, Played, check_room, contest
 
 ENVIRONMENTS: dict[str, type[Any]] = {
     made.__name__: made
@@ -63,6 +65,8 @@ POLICIES: dict[str, Callable[..., Policy]] = {
         policies.uniform,
     )
 }
+MOST_CELLS = 100_000
+"""combinations of a grid, at most: each is a few files"""
 SIMULATION = {"horizon", "replicates", "seed", "floor", "references", "milestones"}
 
 
@@ -145,9 +149,9 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
     _only("the spec", data, {"simulation", "environment", "grid", "policy"})
     simulation = _table(data, "simulation")
     _only("[simulation]", simulation, SIMULATION)
-    checks.integer("simulation.horizon", simulation.get("horizon"), 1)
-    checks.integer("simulation.replicates", simulation.setdefault("replicates", 20), 1)
-    checks.integer("simulation.seed", simulation.setdefault("seed", 1), 0)
+    checks.integer("simulation.horizon", simulation.get("horizon"), 1, LONGEST)
+    checks.integer("simulation.replicates", simulation.setdefault("replicates", 20), 1, MOST)
+    checks.integer("simulation.seed", simulation.setdefault("seed", 1), 0, 2**63 - 1)
     _check_extras(simulation)
     worlds = data.get("environment", {"kind": "Gaussian"})
     axes = _axes(data.get("grid", {}))
@@ -167,6 +171,7 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
             named = {label(policy): policy for policy in made}
             if len(named) < len(made):
                 checks.refuse("policies", "have different names", ", ".join(map(label, made)), "Give some of them a name = '...'.")
+            check_room(len(named), simulation["replicates"], log_spaced(simulation["horizon"]).size, environment.n_actions)
             cells.append(Cell(name, environment, named, simulation, chosen))
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
@@ -205,6 +210,9 @@ def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
 def _axes(grid: Any) -> dict[str, list[Any]]:
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         checks.refuse("[grid]", "give a list of values for each setting", checks.shown(grid))
+    number = prod(map(len, grid.values()))
+    if number > MOST_CELLS:
+        checks.refuse("[grid]", f"have at most {MOST_CELLS:,} combinations", f"{number:,}")
     return dict(grid)
 
 

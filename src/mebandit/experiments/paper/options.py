@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mebandit import checks
+from mebandit.simulate import MOST
 
 PROTOCOLS = ("published", "as_written")
 QUICK = 3
@@ -24,7 +25,7 @@ class Options:
     def __post_init__(self) -> None:
         checks.one_of("protocol", self.protocol, (*PROTOCOLS, "both"))
         if self.replicates is not None:
-            checks.integer("replicates", self.replicates, 2)
+            checks.integer("replicates", self.replicates, 2, MOST)
         checks.integer("seed", self.seed, 0, 2**63 - 1)
 
     @property
