@@ -201,7 +201,8 @@ def reader_of(name: str, policy: Any, frame: Frame) -> Reader:
         checks.one_of(what, policy, ("uniform",))
         return lambda seen: seen.allowed / seen.allowed.sum(axis=1, keepdims=True)
     if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):
-        fixed = np.eye(k)[checks.integer(what, policy, 0, k - 1)]
+        fixed = np.zeros(k)
+        fixed[checks.integer(what, policy, 0, k - 1)] = 1.0
         return lambda seen: np.tile(fixed, (len(seen.predicted), 1))
     if isinstance(policy, LinearRule):
         return policy.reader(frame)

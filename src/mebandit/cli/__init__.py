@@ -48,7 +48,8 @@ def main() -> None:
         click.echo(f"mebandit: {told}", err=True)
         sys.exit(INTERRUPTED)
     except MemoryError as error:
-        sys.exit(f"mebandit: what is asked for must fit into memory; got more ({error}). Ask for fewer actions, features or workers.")
+        said = f" ({error})" if str(error) else ""
+        sys.exit(f"mebandit: what is asked for must fit into memory; got more{said}. Ask for fewer actions, features or workers.")
     except Unread:
         _print_no_more()
         sys.exit(UNREAD)
