@@ -26,7 +26,8 @@ class Power:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("exponent", "cap", "scale"):
+        checks.number("Power.exponent", self.exponent, "be in [-10, 10]", -10.0, 10.0)
+        for name in ("cap", "scale"):
             checks.number(f"Power.{name}", getattr(self, name))
 
     def __call__(self, t: Any) -> Any:
@@ -49,6 +50,8 @@ class Steps:
             or list(self.until) != sorted(set(self.until))
         ):
             checks.refuse("Steps", "have increasing `until` and one more value than that", f"until={self.until}, values={self.values}")
+        for value in (*self.until, *self.values):
+            checks.number("Steps", value, "be made of numbers")
 
     def __call__(self, t: Any) -> Any:
         return np.asarray(self.values)[np.searchsorted(np.asarray(self.until), t, side="left")]

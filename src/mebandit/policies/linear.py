@@ -92,9 +92,6 @@ class LinearPolicy:
     def __post_init__(self) -> None:
         for name, least in (("n_actions", 2), ("dim", 1), ("warmup", 0), ("correct_from", 1), ("epoch", 1)):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name), least))
-        least = 1 if self.rule == "robust" else 0
-        object.__setattr__(self, "n_budgets", checks.integer("n_budgets", self.n_budgets, least, MOST_BUDGETS))
-        self._check_size()
         object.__setattr__(self, "intercept", checks.truth("intercept", self.intercept))
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
@@ -105,6 +102,9 @@ class LinearPolicy:
             self._check_two_fits()
         if self.rule == "robust" and self.method != "ridge":
             checks.refuse("method", "be 'ridge' for the rule 'robust'", checks.shown(self.method))
+        least = 1 if self.rule == "robust" else 0
+        object.__setattr__(self, "n_budgets", checks.integer("n_budgets", self.n_budgets, least, MOST_BUDGETS))
+        self._check_size()
         if self.method == "ridge" and self.context != "predicted":
             checks.refuse(
                 "context", "be 'predicted' for least squares on x̃", checks.shown(self.context), "Take method 'rc' to regress on it."
