@@ -153,8 +153,8 @@ def standard(horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
     >>> standard(1000, 2)
     Preset(floor=Power(exponent=-0.3333333333333333, cap=0.5, scale=1.0), warmup=400)
     """
-    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
-    cap = min(0.5, 1.0 / checks.integer("n_actions", n_actions, 2))
+    horizon, dim = checks.integer("horizon", horizon, 1, 2**32), checks.integer("dim", dim, 1, 2**32)
+    cap = min(0.5, 1.0 / checks.integer("n_actions", n_actions, 2, 2**32))
     return Preset(Power(-1 / 3, cap), math.ceil(2 * dim * round(horizon ** (2 / 3), 9)))
 
 
@@ -164,8 +164,8 @@ def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Pres
     >>> clipped(0.2, 10_000, 5)
     Preset(floor=0.2, warmup=1000)
     """
-    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
-    highest = 1.0 / checks.integer("n_actions", n_actions, 2)
+    horizon, dim = checks.integer("horizon", horizon, 1, 2**32), checks.integer("dim", dim, 1, 2**32)
+    highest = 1.0 / checks.integer("n_actions", n_actions, 2, 2**32)
     floor = checks.number("floor", floor, f"be in (0, 1/n_actions] = (0, {highest:g}]", 1e-12, highest)
     return Preset(floor, math.ceil(2 * dim * math.sqrt(horizon)))
 

@@ -237,7 +237,7 @@ def contest(
     if not isinstance(milestones, Sequence):
         checks.refuse("milestones", "be a list of rounds", checks.shown(milestones))
     extra = [checks.integer("milestones", t, 1, horizon) for t in milestones]
-    record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2)), np.array(extra, dtype=np.int64))
+    record_at = np.union1d(schedules.log_spaced(horizon, checks.integer("points", points, 2, 10**6)), np.array(extra, dtype=np.int64))
     if references:
         named = named | reference_policies(environment, shared, seed)
     return Contest(environment, named, learners, horizon, replicates, seed, cell, shared, record_at)

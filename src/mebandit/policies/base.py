@@ -44,10 +44,12 @@ def replay(policy: Policy, rounds: Iterable[Round]) -> State:
     """Fold rounds that are already decided: the state a policy has after learning from them in this order."""
     if not isinstance(policy, Policy) or isinstance(policy, type):
         checks.refuse("policy", "be a policy, such as meb(2, 5)", checks.shown(policy))
-    if not isinstance(rounds, Iterable):
+    try:
+        each = iter(rounds)
+    except TypeError:
         checks.refuse("rounds", "be a list of Rounds", checks.shown(rounds))
     state = policy.init()
-    for round in rounds:
+    for round in each:
         state = advance(policy, state, round)
     return state
 

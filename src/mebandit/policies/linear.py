@@ -226,7 +226,7 @@ class LinearPolicy:
 
     def plan(self, times: Integers) -> Plan:
         """The schedules written out for a stretch of rounds."""
-        times = np.asarray(times)
+        times = times if isinstance(times, np.ndarray) else np.empty((0, 0))
         if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= _kernels.NEVER)).all():
             checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
         per_round = callable(self.stabilizer)
@@ -243,7 +243,7 @@ class LinearPolicy:
         state = LinearState(*(np.zeros(shape) for shape in self._shapes))
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         fitted = state.fit[: self.n_fits * k]
-        fitted[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
+        fitted[:, diagonal] = 1 / self.ridge if self.ridge >= _kernels.LEAST_VARIANCE else 0.0  # the factor of ridge I
         fitted[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         return state
 
