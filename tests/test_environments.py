@@ -323,7 +323,7 @@ def test_an_estimated_covariance_is_the_mean_over_the_pairs_known_so_far() -> No
 def test_what_is_reported_of_a_world_is_checked() -> None:
     with pytest.raises(mb.InvalidInput, match="factor must be a number of at least 0; got -1"):
         Misreported(world=Gaussian(), factor=-1.0)
-    with pytest.raises(mb.InvalidInput, match="start must be a whole number of at least 1; got 0"):
+    with pytest.raises(mb.InvalidInput, match="start must be a whole number from 1 to 1000000; got 0"):
         Estimated(world=Gaussian(), start=0)
     with pytest.raises(mb.InvalidInput, match=r"world must be an environment, such as Gaussian\(\); got 3"):
         Drifting(world=3)  # type: ignore[arg-type]

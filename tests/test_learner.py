@@ -257,7 +257,7 @@ def test_what_cannot_be_learned_from_is_not_in_the_journal(tmp_path: Path) -> No
         learner.learn(decision, 1.0)
     kept, before = learner.state, (tmp_path / "j.jsonl").read_bytes()
     for _ in range(2):
-        with pytest.raises(mb.InvalidInput, match="stabilizer must be positive"):
+        with pytest.raises(mb.InvalidInput, match="stabilizer must be at least 1e-12"):
             learner.learn(made[2], 1.0)
     assert (tmp_path / "j.jsonl").read_bytes() == before
     assert states.same(learner.state, kept)

@@ -38,9 +38,9 @@ FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision,
 # The columns of `tuning`, the real numbers of a recipe.
 RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
 
-# What a solve reports. A fit's row is theta, the packed factor it was solved from, then: this report, whether the sums have
+# What a solve reports, `UNSOLVED` only to itself. A fit's row is theta, the packed factor it was solved from, then: this report, whether the sums have
 # moved on since, and the share kappa of the error covariance that was taken out.
-SOLVED, GUARDED, SINGULAR = 0, 1, 2
+SOLVED, GUARDED, SINGULAR, UNSOLVED = 0, 1, 2, 3
 REPORT, STALE, KAPPA, REPORT_COLUMNS = 0, 1, 2, 3
 
 # The columns of `extra`: rounds learned, and RobustUCB's epoch and exponential weights, or the evidence on which fit earns more.
@@ -93,12 +93,9 @@ ROUNDED = 1e-3
 CHUNK = 1016
 
 _MIN_PIVOT = 1e-12
-# Usable numbers leave no pivot this small, but where nothing is left of a matrix.
-_LEAST_PIVOT = 1e-200
 # Products of two numbers of this size are finite: what is larger is no evidence, and no variance.
 _LARGEST_FACTOR = 1e100
-# Sums of squares of at most this size are finite.
-_LARGEST_SQUARE = 1e290
+# Sums of numbers of at most this size are finite.
 _LARGEST_SUM = 1e300
 # Of the variance of a feature: what is left of it, given others, counts as nothing below this.
 SINGULAR_SPREAD = 1e-13
@@ -250,7 +247,7 @@ def factor(a, p, work):
         at += p - k
     at = 0
     for k in range(p):
-        if not a[at] > _MIN_PIVOT * abs(diagonal[k]) + _LEAST_PIVOT:
+        if not a[at] > _MIN_PIVOT * abs(diagonal[k]):
             return False
         inverse = quotient(1.0, a[at])
         a[at] = inverse
@@ -277,8 +274,8 @@ def factor_once(a, p, work):
 
 @spliced
 def solve_factored(a, p, b):
-    """b = A^-1 b in place, from the factor of A."""
-    row = 0
+    """b = A^-1 b in place, from the factor of A. Whether it is of a usable size, and so finite, which costs nothing here."""
+    row, outside = 0, 0
     for k in range(p):
         y = b[k]
         for i in range(1, p - k):
@@ -290,16 +287,17 @@ def solve_factored(a, p, b):
         for i in range(1, p - k):
             s -= a[row + i] * b[k + i]
         b[k] = s
+        outside += not abs(s) <= LARGEST
+    return outside == 0
 
 
-@spliced
+@seldom
 def is_within(values, n, most):
-    """Whether n numbers add up to at most so much in size; false where one is not finite. Larger parameters, for example, would lead out
-    of the floating-point range."""
-    size = 0.0
+    """Whether all of n numbers are at most so large; false where one is not finite."""
     for i in range(n):
-        size += abs(values[i])
-    return size <= most
+        if not abs(values[i]) <= most:
+            return False
+    return True
 
 
 @jit
@@ -386,17 +384,19 @@ def solve_arm(arm, ridge, correction, guard, keeps, sums, fit, p, n_actions, wor
     The right-hand side is found where theta will stand, see `write_target`. What is seldom done is done on copies in `aside`: only what
     is never handed to a function of its own can stay in a graphics processor's registers.
     """
-    plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside)
-    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+    report = UNSOLVED
+    if correction == NO_CORRECTION or guard == GUARD_AUTO:
+        report = solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside)
+    finish_arm(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
 
 
 @jit
 def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work, aside):
     """`solve_arm` for a log, where compiling takes longer than solving."""
-    plainly = correction == NO_CORRECTION or guard == GUARD_AUTO
-    solved = plainly and solve_plainly_of(p, arm, ridge, correction, False, sums, fit, n_actions, work, aside)
-    finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+    report = UNSOLVED
+    if correction == NO_CORRECTION or guard == GUARD_AUTO:
+        report = solve_plainly_of(p, arm, ridge, correction, False, sums, fit, n_actions, work, aside)
+    finish_arm(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
 
 
 @jit
@@ -411,64 +411,68 @@ def solve_plainly(arm, ridge, correction, keeps, sums, fit, p, n_actions, work, 
 
 @spliced
 def solve_plainly_of(p, arm, ridge, correction, keeps, sums, fit, n_actions, work, aside):
-    """Solve the formula as it stands if its matrix is safely positive definite, the usual case; else return False."""
+    """Solve the formula as it stands if its matrix is safely positive definite, the usual case. Returns the report, `UNSOLVED` if not."""
     size = packed_size(p)
     row, theta = arm * row_width(p), part(fit, arm * fit_width(p), p)
     gram, c, a, rest = part(sums, row + TERMS + p, size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * p)
     take_out(arm, correction, sums, p, n_actions, c)
     trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
     if not factor(a, p, rest):
-        return False
+        return UNSOLVED
     if other_trace > 0.0:
         share = quotient(sums[row + WEIGHT_SQ], sums[row + WEIGHT] * sums[row + WEIGHT])
         if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, aside):
-            return False
-    solve_factored(a, p, theta)
+            return UNSOLVED
+    usable = solve_factored(a, p, theta)
     if keeps:
         copy(a, part(fit, arm * fit_width(p) + p, size), size)
-    return True
+    return SOLVED if usable else SINGULAR
 
 
 @spliced
-def finish_arm(solved, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
-    """Note how an arm was solved, or do it carefully; a theta of no usable size is none."""
-    at, theta = arm * fit_width(p) + p + packed_size(p), part(fit, arm * fit_width(p), p)
-    if solved:
+def finish_arm(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+    """Note that an arm was solved, or see to it carefully."""
+    at = arm * fit_width(p) + p + packed_size(p)
+    if report == SOLVED:
         fit[at + REPORT] = SOLVED
         fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
     else:
-        solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
-    if not is_within(theta, p, LARGEST):
-        fit[at + REPORT] = SINGULAR
-        for i in range(p):
-            theta[i] = 0.0
+        solve_aside(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
     fit[at + STALE] = 0.0
 
 
 @jit
-def solve_aside(arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+def solve_aside(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
     """`solve_aside_of` with the most usual dimension known to the compiler."""
     if p == 5:
-        solve_aside_of(5, arm, ridge, correction, guard, sums, fit, n_actions, aside)
+        solve_aside_of(5, report, arm, ridge, correction, guard, sums, fit, n_actions, aside)
     else:
-        solve_aside_of(p, arm, ridge, correction, guard, sums, fit, n_actions, aside)
+        solve_aside_of(p, report, arm, ridge, correction, guard, sums, fit, n_actions, aside)
 
 
 @spliced
-def solve_aside_of(p, arm, ridge, correction, guard, sums, fit, n_actions, aside):
-    """Copy what is needed, solve carefully, and copy back what was found."""
+def solve_aside_of(p, report, arm, ridge, correction, guard, sums, fit, n_actions, aside):
+    """Copy what is needed, solve carefully, and copy back what was found. A theta of no usable size, found here or before, is none."""
     size, row, at = packed_size(p), arm * row_width(p), arm * fit_width(p)
     theta, kept, target, found = part(fit, at, p), part(fit, at + p, size), part(aside, 4 * size, p), part(aside, 3 * size, size)
-    reward_sq = sums[row + TERMS + p + 2 * size + 1]
-    n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
-    n = max(n, 1.0 / LARGEST)  # weights that have faded
-    copy(part(sums, row + TERMS + p, size), part(aside, 0, size), size)
-    copy(part(sums, row + TERMS + p + size, size), part(aside, size, size), size)
-    take_out(arm, correction, sums, p, n_actions, part(aside, 2 * size, size))
-    copy(theta, target, p)
-    fit[at + p + size + REPORT], fit[at + p + size + KAPPA] = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
-    copy(found, kept, size)
-    copy(target, theta, p)
+    kappa = 0.0 if correction == NO_CORRECTION else 1.0
+    if report == UNSOLVED:
+        reward_sq = sums[row + TERMS + p + 2 * size + 1]
+        n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
+        n = max(n, 1.0 / LARGEST)  # weights that have faded
+        copy(part(sums, row + TERMS + p, size), part(aside, 0, size), size)
+        copy(part(sums, row + TERMS + p + size, size), part(aside, size, size), size)
+        take_out(arm, correction, sums, p, n_actions, part(aside, 2 * size, size))
+        copy(theta, target, p)
+        report, kappa = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
+        copy(found, kept, size)
+        copy(target, theta, p)
+        if not is_within(theta, p, LARGEST):
+            report = SINGULAR
+    if report == SINGULAR:
+        for k in range(p + size):
+            fit[at + k] = 0.0
+    fit[at + p + size + REPORT], fit[at + p + size + KAPPA] = report, kappa
 
 
 @seldom
@@ -1512,7 +1516,7 @@ def learn_context_of(p, tuning, sums, n_actions, z, error):
                 away, square = math.copysign(math.sqrt(most), away), most
             cube = away * (square - 3.0 * v)
             cubes[i] += cube
-            squares[i] += min(cube * cube, _LARGEST_SQUARE)
+            squares[i] += cube * cube
             k += p - i
     keep = 1.0 - 1.0 / tuning[MEMORY]
     m, k = recent[WEIGHT], gram
@@ -1631,6 +1635,9 @@ def refit_calibration(spec, tuning, sums, fit, p, work):
         if spec[PRECISION]:
             refit_noise(sums, fit, spec[N_ACTIONS], p, part(work, 0, size))
         refit_common(tuning[RIDGE], sums, fit, spec[N_ACTIONS], p, work)
+    for i in range(p):
+        squares = steady + 2 * row_width(p) - p + i
+        sums[squares] = min(sums[squares], _LARGEST_SUM)
     found = part(fit, at + 1, 2 * fit_width(p) - 1)
     if not is_within(found, found.size, _LARGEST_SUM):
         for k in range(found.size):  # as before the first: x~ is read as it is
@@ -1851,7 +1858,7 @@ def learn_share(spec, sums, fit, extra, seen, p, action, reward):
             theta = part(fit, b * fit_width(p), p)
             departed = dot(theta, part(seen, p, p), p)
             e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
-    if departed != 0.0 and abs(e) <= _LARGEST_FACTOR and abs(departed) <= _LARGEST_FACTOR:
+    if departed != 0.0 and abs(e) <= _LARGEST_FACTOR:
         row = sums.size - row_width(p)
         sums[row + DEPARTING] += 1.0
         sums[row + LEFT_SQ] += e * e
@@ -1944,10 +1951,7 @@ def refit_common(ridge, sums, fit, n_actions, p, work):
             common[i] += row[TERMS + p + 2 * size + 2 + i]
         fit[a * place + p + size + STALE] = 1.0
         fit[(n_actions + a) * place + p + size + STALE] = 1.0  # its pseudo-outcomes are made with the first fit
-    solved = factor_once(gram, p, rest)
-    if solved:
-        solve_factored(gram, p, common)
-    if not solved or not is_within(common, p, LARGEST):
+    if not factor_once(gram, p, rest) or not solve_factored(gram, p, common):
         for i in range(p):
             common[i] = 0.0
 
@@ -1987,8 +1991,7 @@ def solve_calibrated_of(p, arm, ridge, sums, fit, n_actions, work):
         k += p - i
     solved = factor(a, p, rest)
     if solved:
-        solve_factored(a, p, theta)
-        solved = is_within(theta, p, LARGEST)
+        solved = solve_factored(a, p, theta)
     if not solved:
         for i in range(p):
             theta[i] = 0.0
@@ -2069,7 +2072,7 @@ def best_of_normals(work, allowed, out):
         return
     if n == 2:
         variance = work[sd + first] * work[sd + first] + work[sd + second] * work[sd + second]
-        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance))
+        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance)) if variance < np.inf else 0.5
         out[second] = 1.0 - out[first]
         return
     cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, n_actions, low, high)
@@ -2159,7 +2162,7 @@ def propose(spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta,
             s = dot(part(fit, row, p), z if plain else seen, p)
             if rule != GREEDY:
                 square = quadratic_form(part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
-                spread = width * math.sqrt(max(square, 0.0) if square <= _LARGEST_SQUARE else _LARGEST_SQUARE)
+                spread = width * math.sqrt(max(square, 0.0))
                 if rule == THOMPSON:
                     work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
                 else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks, states
-from mebandit.environments.base import Environment
+from mebandit.environments.base import Environment, checked_tape
 from mebandit.policies.base import Policy, label
 from mebandit.values import Observation, Round, Stretch, Tape
 
@@ -29,6 +29,7 @@ def check_policy(policy: Any, *, rounds: int = 50, seed: int = 0) -> None:
         members = [m for m in ("n_actions", "dim", "init", "propensities", "update") if not hasattr(policy, m)]
         checks.refuse("policy", "have n_actions, dim, init, propensities and update", f"{type(policy).__name__} without {members}")
     name = label(policy)
+    rounds, seed = checks.integer("rounds", rounds, 1), checks.integer("seed", seed, 0, 2**63 - 1)
     rng = np.random.default_rng(seed)
     state, again = policy.init(), policy.init()
     _require(states.same(state, again), f"{name}.init()", "give the same state each time", "two different ones")
@@ -73,40 +74,24 @@ def check_environment(environment: Any, *, rounds: int = 50, seed: int = 0) -> N
         members = [m for m in ("n_actions", "dim", "tape") if not hasattr(environment, m)]
         checks.refuse("environment", "have n_actions, dim and tape", f"{type(environment).__name__} without {members}")
     name = type(environment).__name__
+    rounds, seed = checks.integer("rounds", rounds, 3), checks.integer("seed", seed, 0, 2**63 - 1)
+
+    def tape(replicate: int, start: int) -> Tape:
+        given = environment.tape(Stretch(seed, 0, replicate, start, rounds))
+        return checked_tape(f"{name}.tape", given, environment.n_actions, environment.dim, rounds - start)
+
     for replicate in range(3):
-        whole = environment.tape(Stretch(seed, 0, replicate, 0, rounds))
-        _check_tape(name, whole, environment, rounds)
-        again = environment.tape(Stretch(seed, 0, replicate, 0, rounds))
+        whole = tape(replicate, 0)
+        again = tape(replicate, 0)
         _require(states.same(whole, again), f"{name}.tape", "be a pure function of the stretch", "two different tapes")
         cut = rounds // 3
-        tail = environment.tape(Stretch(seed, 0, replicate, cut, rounds))
+        tail = tape(replicate, cut)
         for field in ("context", "error", "noise", "uniform", "luck"):
             alike = np.array_equal(getattr(whole, field)[cut:], getattr(tail, field))
             _require(alike, f"{name}.tape", "give the same rounds in whatever pieces", f"another {field} when begun at {cut}")
         reported = [tape.error_cov[tape.component % len(tape.error_cov)] for tape in (whole, tail)]
         alike = np.array_equal(reported[0][cut:], reported[1])
         _require(alike, f"{name}.tape", "give the same rounds in whatever pieces", f"another error_cov when begun at {cut}")
-
-
-def _check_tape(name: str, tape: Tape, environment: Environment, n: int) -> None:
-    k, d = environment.n_actions, environment.dim
-    checks.floats(f"{name}.tape context", tape.context, (n, d))
-    checks.floats(f"{name}.tape error", tape.error, (n, d))
-    checks.floats(f"{name}.tape noise", tape.noise, (n,))
-    for field in ("uniform", "luck"):
-        values = checks.floats(f"{name}.tape {field}", getattr(tape, field), (n,))
-        _require(((values > 0) & (values < 1)).all(), f"{name}.tape {field}", "be in (0, 1)", checks.shown(values))
-    for s in tape.error_cov:
-        checks.covariance(f"{name}.tape error_cov", s, d)
-    checks.floats(f"{name}.tape theta", tape.theta, (len(tape.theta), k, d))
-    _require(tape.guess.shape[1:] == (d,), f"{name}.tape guess", f"have shape (1 or {n}, {d})", tape.guess.shape)
-    within = (tape.component >= 0) & ((tape.component < len(tape.error_cov)) | (len(tape.error_cov) == 1))
-    _require(within.all() and len(tape.component) == n, f"{name}.tape component", "point into error_cov", checks.shown(tape.component))
-    _require(-1 <= tape.carry_index < d, f"{name}.tape carry_index", f"be -1 or a feature below {d}", tape.carry_index)
-    checks.floats(f"{name}.tape carry_gain", tape.carry_gain, (k,))
-    for field, entries in (("theta", len(tape.theta)), ("allowed", len(tape.allowed)), ("guess", len(tape.guess))):
-        _require(entries in (1, n), f"{name}.tape {field}", f"have 1 or {n} entries", entries)
-    _require(tape.allowed.shape[1:] == (k,) and tape.allowed.any(axis=1).all(), f"{name}.tape allowed", "allow an action", tape.allowed)
 
 
 def _require(kept: Any, what: str, rule: str, received: object) -> None:

@@ -32,7 +32,13 @@ def best_linear_predictor(predicted: ArrayLike, error_cov: ArrayLike) -> Floats:
     errors = checks.covariances("error_cov", error_cov, x.shape[1], len(x))
     mean = x.mean(axis=0)
     away = np.where(np.ptp(x, axis=0) > 0, x - mean, 0.0)
-    return calibration(mean, away.T @ away / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), pack(errors)).T.copy()
+    try:
+        found = calibration(mean, away.T @ away / len(x), errors.mean(axis=0)).apply(np.ascontiguousarray(x.T), pack(errors)).T.copy()
+    except np.linalg.LinAlgError:
+        found = np.full_like(x, np.nan)
+    if not np.isfinite(found).all():
+        raise checks.SingularMoments("predicted and error_cov must be of sizes that can be computed with together; got others.")
+    return found
 
 
 class Calibration(NamedTuple):

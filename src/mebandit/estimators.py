@@ -18,7 +18,8 @@ rc, regression calibration: least squares of r on x̂_t, the best linear predict
 propensities and varies least, and it is right where E[x | x̃] is linear, as for normal contexts; elsewhere it is biased.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -84,13 +85,14 @@ def solve(
     Where there is no solution, that is an error if `strict`, else NaN. `origin` are the Gram matrices (K, p, p) that those of the sums were
     made from, where they were: it is their rounding that must not decide.
     """
+    moments.check()
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
     fit = np.zeros((k, _kernels.fit_width(p)))
     work, aside = np.empty(_kernels.work_size(k, p)), np.empty(_kernels.aside_size(p))
-    fit[:, :p] = moments.cross
+    fit[:, :p], sums = moments.cross, np.array(moments.sums, order="C").ravel()
     for arm in range(k):
-        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], moments.sums.ravel(), fit.ravel(), p, k, work, aside)
+        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], sums, fit.ravel(), p, k, work, aside)
     report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
     kappa = fit[:, p + size + _kernels.KAPPA].copy()
     taken = moments.played_error * kappa[:, None, None]
@@ -113,7 +115,10 @@ def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
     where that is larger."""
     diagonal = np.maximum(np.einsum("kii->ki", gram), np.einsum("kii->ki", matrix))
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    values = np.abs(np.linalg.eigvalsh(matrix / (size[:, :, None] * size[:, None, :])))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = matrix / size[:, :, None] / size[:, None, :]
+    lost = ~np.isfinite(scaled).all(axis=(1, 2))
+    values = np.abs(np.linalg.eigvalsh(np.where(lost[:, None, None], 0.0, scaled)))
     return np.asarray(values.min(axis=1) <= 1e-13 * np.maximum(values.max(axis=1), 1.0))
 
 
@@ -272,6 +277,39 @@ def estimates_of(
     strict: bool = True,
 ) -> dict[str, Estimate]:
     """The estimates of several methods from rounds in memory; `mebandit.fit` takes the same steps through a log that need not be."""
+    with of_usable_sizes():
+        found = _estimates_of(rounds, n_actions, methods, options, model, clusters, strict)
+    if strict and not all(np.isfinite(estimate.covariance).all() for estimate in found.values()):
+        raise checks.SingularMoments(TOO_FAR_APART.format("standard errors that are not finite"))
+    return found
+
+
+TOO_FAR_APART = (
+    "the numbers of a log must be of sizes that can be computed with together; got {}. Measure features and rewards in units in which they "
+    "are neither very large nor very small."
+)
+
+
+@contextmanager
+def of_usable_sizes() -> Iterator[None]:
+    """Say in a sentence that numbers have left the floating-point range on the way to an estimate."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            yield
+    except np.linalg.LinAlgError as error:
+        raise checks.SingularMoments(TOO_FAR_APART.format("matrices that are not finite")) from error
+
+
+def _estimates_of(
+    rounds: Rounds,
+    n_actions: int,
+    methods: Sequence[str],
+    options: Options,
+    model: ErrorModel | None,
+    clusters: Integers | None,
+    strict: bool,
+) -> dict[str, Estimate]:
+    """The steps of `estimates_of`."""
     varying = len(rounds.errors) > 1
     raw = crossproducts(rounds, n_actions, varying=varying)
     correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).settled(raw)
@@ -595,13 +633,16 @@ def _slope(base: Fit, low: Fit, high: Fit, step: float) -> Floats:
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
     """The estimate from running sums alone; its covariance, which needs the rounds themselves, is NaN."""
     correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
-    fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
+    with of_usable_sizes():
+        fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
     return _assemble(fit, moments, np.full((size, size), np.nan), method=method, intercept=intercept, counted=moments.rounds.copy())
 
 
 def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool, counted: Floats) -> Estimate:
-    per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
+    with np.errstate(over="ignore"):
+        per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
+    per_weight = np.clip(per_weight, -1e300, 1e300)
     return Estimate(
         theta=fit.theta[:, int(intercept) :],
         intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),

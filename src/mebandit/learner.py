@@ -369,7 +369,7 @@ class Learner:
         found: Policy = settings.policy_from(body["policy"], policy, path)
         learner = cls(found, seed=body["seed"])
         state = states.from_plain(body["state"], learner._state)
-        learner.decided = checks.integer("decided", body["decided"], 0)
+        learner.decided = checks.integer("decided", body["decided"], 0, _kernels.NEVER)
         learner.learned = checks.integer("learned", body["learned"], 0, learner.decided)
         if type(found) is LinearPolicy:
             if not states.alike(state, learner._state):

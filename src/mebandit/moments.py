@@ -15,6 +15,10 @@ from mebandit import _kernels, checks
 from mebandit.values import Booleans, Floats, Integers
 
 
+MOST_ACTIONS = 1 << 20
+"""in a log"""
+
+
 @lru_cache(maxsize=64)
 def triangle(p: int) -> tuple[Integers, Integers]:
     """Rows and columns of a packed upper triangle."""
@@ -77,6 +81,16 @@ class Moments(NamedTuple):
         k = self.n_actions
         return unpack(self._packed(1)[k : 2 * k] + self._packed(1)[2 * k], self.n_features)
 
+    def check(self) -> None:
+        """Refuse what compiled code cannot read."""
+        k, p = checks.integer("n_actions", self.n_actions, 1), checks.integer("n_features", self.n_features, 1)
+        sums, shape = self.sums, (2 * k + 1, _kernels.row_width(p))
+        if not (type(sums) is np.ndarray and sums.dtype == np.float64 and sums.shape == shape):
+            received = f"{sums.dtype} of shape {sums.shape}" if isinstance(sums, np.ndarray) else checks.shown(sums)
+            checks.refuse("sums", f"be an array of float64 of shape {shape}", received)
+        if not np.isfinite(sums).all():
+            checks.refuse("sums", "be finite", checks.shown(sums[~np.isfinite(sums)][0]))
+
     def _packed(self, block: int) -> Floats:
         p = self.n_features
         start, size = _kernels.TERMS + p, p * (p + 1) // 2
@@ -118,7 +132,7 @@ def check_rounds(
     stabilizer: ArrayLike | None = None,
 ) -> Rounds:
     """The rounds of a log as arrays, each checked against the others. `allowed` is read off (T, K) propensities where not given."""
-    n_actions = checks.integer("n_actions", n_actions, 2)
+    n_actions = checks.integer("n_actions", n_actions, 2, MOST_ACTIONS)
     x = checks.floats("predicted", predicted, (None, None))
     n_rounds, d = x.shape
     if d == 0:
@@ -144,7 +158,9 @@ def check_rounds(
         per_round = checks.regular("stabilizer", stabilizer).ndim == 2
         s = np.atleast_2d(checks.floats("stabilizer", stabilizer, (n_rounds, n_actions) if per_round else (n_actions,)))
     checks.stabilizer(s)
-    return Rounds(np.ascontiguousarray(x.T), a, r, taken, pack(checks.covariances("error_cov", error_cov, d, n_rounds)), mask, s)
+    errors = checks.covariances("error_cov", error_cov, d, n_rounds)
+    errors = errors if len(errors) else np.zeros((1, d, d))
+    return Rounds(np.ascontiguousarray(x.T), a, r, taken, pack(errors), mask, s)
 
 
 class Crossproducts(NamedTuple):

@@ -26,7 +26,8 @@ class Power:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("exponent", "cap", "scale"):
+        checks.number("Power.exponent", self.exponent, "be in [-10, 10]", -10.0, 10.0)
+        for name in ("cap", "scale"):
             checks.number(f"Power.{name}", getattr(self, name))
 
     def __call__(self, t: Any) -> Any:
@@ -49,6 +50,8 @@ class Steps:
             or list(self.until) != sorted(set(self.until))
         ):
             checks.refuse("Steps", "have increasing `until` and one more value than that", f"until={self.until}, values={self.values}")
+        for value in (*self.until, *self.values):
+            checks.number("Steps", value, "be made of numbers")
 
     def __call__(self, t: Any) -> Any:
         return np.asarray(self.values)[np.searchsorted(np.asarray(self.until), t, side="left")]
@@ -150,8 +153,8 @@ def standard(horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
     >>> standard(1000, 2)
     Preset(floor=Power(exponent=-0.3333333333333333, cap=0.5, scale=1.0), warmup=400)
     """
-    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
-    cap = min(0.5, 1.0 / checks.integer("n_actions", n_actions, 2))
+    horizon, dim = checks.integer("horizon", horizon, 1, 2**32), checks.integer("dim", dim, 1, 2**32)
+    cap = min(0.5, 1.0 / checks.integer("n_actions", n_actions, 2, 2**32))
     return Preset(Power(-1 / 3, cap), math.ceil(2 * dim * round(horizon ** (2 / 3), 9)))
 
 
@@ -161,8 +164,8 @@ def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Pres
     >>> clipped(0.2, 10_000, 5)
     Preset(floor=0.2, warmup=1000)
     """
-    horizon, dim = checks.integer("horizon", horizon, 1), checks.integer("dim", dim, 1)
-    highest = 1.0 / checks.integer("n_actions", n_actions, 2)
+    horizon, dim = checks.integer("horizon", horizon, 1, 2**32), checks.integer("dim", dim, 1, 2**32)
+    highest = 1.0 / checks.integer("n_actions", n_actions, 2, 2**32)
     floor = checks.number("floor", floor, f"be in (0, 1/n_actions] = (0, {highest:g}]", 1e-12, highest)
     return Preset(floor, math.ceil(2 * dim * math.sqrt(horizon)))
 

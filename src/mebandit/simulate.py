@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mebandit import _kernels, checks, cuda, schedules
-from mebandit.environments.base import Environment
+from mebandit.environments.base import Environment, tape_of
 from mebandit.environments.gaussian import Gaussian
 from mebandit.log import Log
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
@@ -140,7 +140,7 @@ class Contest:
         trajectories = [Trajectory(policy, self.record_at) for policy in self.policies.values()]
         for start in range(0, self.horizon, BLOCK):
             stretch = Stretch(self.seed, self.cell, replicate, start, min(start + BLOCK, self.horizon))
-            tape = self.environment.tape(stretch)
+            tape = tape_of(self.environment, stretch)
             benchmark = schedules.floors(self.floor, np.arange(start + 1, stretch.stop + 1), self.environment.n_actions)
             for trajectory in trajectories:
                 trajectory.play(tape, start, benchmark)
@@ -276,7 +276,7 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
     trajectory = Trajectory(policy, np.empty(0, dtype=np.int64))
     for start in range(0, horizon, BLOCK):
         block = slice(start, min(start + BLOCK, horizon))
-        tape = environment.tape(Stretch(seed, cell, replicate, block.start, block.stop))
+        tape = tape_of(environment, Stretch(seed, cell, replicate, block.start, block.stop))
         trajectory.play(tape, start, np.zeros(tape.noise.size), _part(written, block))
         error_cov[block] = tape.error_cov[tape.component % len(tape.error_cov)]
         allowed[block] = tape.allowed
@@ -324,6 +324,6 @@ def reference_policies(environment: Environment, floor: float | Schedule, seed: 
     """Uniform play and the oracles; the one on E[x | x̃] where the environment knows that."""
     shape = (environment.n_actions, environment.dim)
     found = [uniform(*shape), oracle(*shape, floor=floor)]
-    if np.isfinite(environment.tape(Stretch(seed, 0, 0, 0, 1)).guess).all():
+    if np.isfinite(tape_of(environment, Stretch(seed, 0, 0, 0, 1)).guess).all():
         found.append(bayes_oracle(*shape, floor=floor))
     return {policy.name: policy for policy in found}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
+from mebandit.environments.base import checked_tape
 from mebandit.values import Floats, Tape
 
 SETTINGS = ("standard", "clipped")
@@ -45,6 +46,9 @@ class Constants(NamedTuple):
 
 def constants_of(tape: Tape) -> Constants:
     """The constants as realised on a tape of simulated rounds, for π^nd = 1/K."""
+    if not isinstance(tape, Tape) or np.ndim(tape.context) != 2 or np.ndim(tape.theta) != 3 or not len(tape.context):
+        checks.refuse("tape", "be the Tape of at least one round", checks.shown(tape))
+    tape = checked_tape("tape", tape, np.shape(tape.theta)[1], np.shape(tape.context)[1], len(tape.context))
     if tape.carry_index >= 0:
         checks.refuse("tape", "hold finished contexts", "one in which past actions drive a feature")
     x, seen = tape.context, tape.context + tape.error

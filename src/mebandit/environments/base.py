@@ -16,6 +16,12 @@ ERRORS = {
 }
 """distributions of independent, standardised error coordinates; "bounded" takes the two values ±1"""
 
+LAST = 2**32 - 1
+"""the largest of the numbers that randomness is counted with"""
+
+LONGEST = 10**8
+"""rounds of one tape"""
+
 CONTEXTS = {"normal": _kernels.NORMAL, "exponential": _kernels.EXPONENTIAL}
 """distributions of independent, standardised context coordinates"""
 
@@ -35,6 +41,82 @@ class Environment(Protocol):
         ...
 
 
+def tape_of(environment: Environment, stretch: Stretch) -> Tape:
+    """A stretch of rounds of an environment. Compiled code reads it without looking: one that is not the library's own is checked."""
+    if type(environment).__module__.startswith("mebandit."):
+        return environment.tape(stretch)
+    name = f"{type(environment).__name__}.tape"
+    return checked_tape(name, environment.tape(stretch), environment.n_actions, environment.dim, stretch.stop - stretch.start)
+
+
+def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int) -> Tape:
+    """A tape as compiled code can read it, every part of it checked."""
+    k, d = checks.integer("n_actions", n_actions, 2), checks.integer("dim", dim, 1)
+    if not isinstance(tape, tuple) or len(tape) != len(Tape._fields):
+        checks.refuse(name, "give a Tape", checks.shown(tape))
+    given = Tape(*tape)
+
+    def numbers(field: str, *shape: int | None, usable: bool = True) -> Floats:
+        """One of the arrays; where its length is not said, it has an entry for every round or one for all."""
+        what, value = f"{name} {field}", getattr(given, field)
+        array = (checks.floats if usable else checks.shaped)(what, value, shape)
+        if shape[0] is None and len(array) not in (1, rounds):
+            checks.refuse(what, f"have 1 or {rounds} entries", len(array))
+        return array if array.flags.carray else array.copy()
+
+    allowed = np.asarray(given.allowed)
+    if (
+        allowed.dtype != np.bool_
+        or allowed.ndim != 2
+        or allowed.shape[1] != k
+        or len(allowed) not in (1, rounds)
+        or not allowed.any(1).all()
+    ):
+        checks.refuse(f"{name} allowed", f"be booleans of shape (1 or {rounds}, {k}) that allow an action", checks.shown(given.allowed))
+    covariances = checks.regular(f"{name} error_cov", given.error_cov)
+    if covariances.ndim != 3 or not len(covariances):
+        checks.refuse(f"{name} error_cov", f"have shape (1 or more, {d}, {d})", f"shape {covariances.shape}")
+    uniform, luck = numbers("uniform", rounds), numbers("luck", rounds)
+    for field, values in (("uniform", uniform), ("luck", luck)):
+        if not ((values > 0) & (values < 1)).all():
+            checks.refuse(f"{name} {field}", "be in (0, 1)", checks.shown(values))
+    component = np.asarray(given.component)
+    if component.shape != (rounds,) or component.dtype.kind not in "iu":
+        checks.refuse(f"{name} component", "have a whole number for each round", checks.shown(given.component))
+    if not ((component >= 0) & ((component < len(covariances)) | (len(covariances) == 1))).all():
+        checks.refuse(f"{name} component", "point into error_cov", checks.shown(component))
+    return Tape(
+        context=numbers("context", rounds, d),
+        error=numbers("error", rounds, d),
+        component=component.astype(np.int64),
+        error_cov=checks.covariances(f"{name} error_cov", covariances, d, len(covariances)).copy(),
+        noise=numbers("noise", rounds),
+        uniform=uniform,
+        luck=luck,
+        allowed=np.array(allowed, order="C"),
+        theta=numbers("theta", None, k, d),
+        guess=numbers("guess", None, d, usable=False),
+        carry_index=checks.integer(f"{name} carry_index", given.carry_index, -1, d - 1),
+        carry_decay=checks.number(f"{name} carry_decay", given.carry_decay, "be in [-1, 1]", -1.0, 1.0),
+        carry_gain=numbers("carry_gain", k),
+    )
+
+
+def check_stretch(stretch: Stretch) -> Stretch:
+    """A stretch that there can be."""
+    if not isinstance(stretch, tuple) or len(stretch) != len(Stretch._fields):
+        checks.refuse("stretch", "be a Stretch", checks.shown(stretch))
+    seed, cell, replicate, start, stop = stretch
+    start = checks.integer("start", start, 0, LAST)
+    return Stretch(
+        checks.integer("seed", seed, 0, 2**63 - 1),
+        checks.integer("cell", cell, 0, LAST),
+        checks.integer("replicate", replicate, 0, LAST),
+        start,
+        checks.integer("stop", stop, start, min(start + LONGEST, LAST)),
+    )
+
+
 class Drawn:
     """An environment whose rounds compiled code draws: it says of which world."""
 
@@ -47,6 +129,7 @@ class Drawn:
         return [self.world_of(Stretch(seed, 0, first, 0, 1))], np.zeros(end - first, dtype=np.int64)
 
     def tape(self, stretch: Stretch) -> Tape:
+        stretch = check_stretch(stretch)
         return draw_tape(self.world_of(stretch), stretch)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.environments.base import Wrapped
+from mebandit.environments.base import Wrapped, tape_of
 from mebandit.environments.gaussian import as_tuples
 from mebandit.values import Floats, Stretch, Tape
 
@@ -32,7 +32,7 @@ class Drifting(Wrapped):
         object.__setattr__(self, "period", checks.number("period", self.period, "be a number of at least 2", 2.0))
 
     def tape(self, stretch: Stretch) -> Tape:
-        tape = self.world.tape(stretch)
+        tape = tape_of(self.world, stretch)
         wave: Floats = np.sin(2 * np.pi * np.arange(stretch.start + 1, stretch.stop + 1) / self.period)
         moved = wave[:, None] * np.array(self.mean)
         theta, guess = tape.theta, tape.guess + moved  # NaN stays NaN

@@ -115,7 +115,7 @@ class SmallError(Drawn):
     dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        checks.integer("contexts", self.contexts, 3, 1_000_000)
+        checks.integer("contexts", self.contexts, 3, 10**6)
         checks.number("rho", self.rho, "be in [0, 1)", 0.0, 1 - 1e-12)
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import CONTEXTS, ERRORS, Drawn, square_root, unknown
+from mebandit.environments.base import CONTEXTS, ERRORS, LAST, Drawn, square_root, unknown
 from mebandit.values import Floats, Stretch, World
 
 Matrix = Any
@@ -49,7 +49,7 @@ class Gaussian(Drawn):
             errors = checks.covariance("error_cov", errors, d)[None]
         checks.one_of("error", self.error, ERRORS)
         checks.one_of("context", self.context, CONTEXTS)
-        checks.integer("hold", self.hold, 1, 2**63 - 1)
+        checks.integer("hold", self.hold, 1, LAST)
         checks.number("error_df", self.error_df, "be above 2, for the error to have a variance", 2.000001)
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
         for name, value in {

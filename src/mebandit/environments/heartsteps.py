@@ -198,6 +198,27 @@ def observed_users(study: Study, *, in_turn: bool) -> Users:
     return Users(np.array(theta), probability, mean, flat)
 
 
+def check_users(users: Users) -> None:
+    """Refuse what does not describe users: compiled code reads it without looking."""
+    if not isinstance(users, Users):
+        checks.refuse("users", "be Users, as observed_users gives them", checks.shown(users))
+    d = len(FEATURES)
+    theta = checks.floats("users.theta", users.theta, (None, 2, d))
+    checks.integer("the number of users", len(theta), 1)
+    for name in ("probability", "mean", "covariance"):
+        if not isinstance(getattr(users, name), list) or len(getattr(users, name)) != len(theta):
+            checks.refuse(f"users.{name}", f"be a list of {len(theta)} arrays, one for each user", checks.shown(getattr(users, name)))
+    for probability, mean, covariance in zip(users.probability, users.mean, users.covariance, strict=True):
+        components = len(checks.floats("users.mean", mean, (None, d)))
+        shares = checks.floats("users.probability", probability, (None,))
+        if not components or shares.size not in (0, components) or (shares < 0).any() or (shares.size and abs(shares.sum() - 1) > 1e-9):
+            checks.refuse("users.probability", f"be empty, or {components} probabilities that sum to 1", checks.shown(shares))
+        levels = len(checks.regular("users.covariance", covariance))
+        if levels not in (1, components):
+            checks.refuse("users.covariance", f"have 1 or {components} entries", levels)
+        checks.covariances("users.covariance", np.asarray(covariance), d, levels)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeartSteps(Drawn):
     """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate plays a random user, unless `user` names one (0 to 36).
@@ -219,6 +240,8 @@ class HeartSteps(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
         checks.number("burden_error_var", self.burden_error_var, "be a number of at least 0", 0.0)
         checks.number("decay", self.decay, "be in [0, 1)", 0.0, 1 - 1e-12)
+        if self.users is not built_in_users():
+            check_users(self.users)
         if self.user is not None:
             checks.integer("user", self.user, 0, len(self.users.theta) - 1)
 
@@ -239,7 +262,7 @@ class HeartSteps(Drawn):
         """Σe: zero but for the burden, (7, 7)."""
         cov = np.zeros((self.dim, self.dim))
         cov[BURDEN, BURDEN] = self.burden_error_var
-        return cov
+        return checks.negligible_as_zero(cov)
 
     @cached_property
     def _worlds(self) -> Callable[[int], World]:
@@ -249,11 +272,11 @@ class HeartSteps(Drawn):
         covariance = self.users.covariance[user]
         return World(
             cumulative=np.cumsum(self.users.probability[user]),
-            mean=self.users.mean[user],
-            factor=np.stack([square_root(c) for c in covariance]),
+            mean=np.array(self.users.mean[user], dtype=np.float64),
+            factor=np.stack([square_root(np.asarray(c, dtype=np.float64)) for c in covariance]),
             error_mean=np.zeros((1, self.dim)),
             error_factor=np.sqrt(self.error_cov)[None],
-            random_context=bool(covariance.any()),
+            random_context=bool(np.any(covariance)),
             random_error=True,
             hold=1,
             context_kind=_kernels.NORMAL,
@@ -261,7 +284,7 @@ class HeartSteps(Drawn):
             error_df=0.0,
             noise_kind=_kernels.NORMAL,
             noise_sd=float(self.noise_sd),
-            theta=self.users.theta[user],
+            theta=np.array(self.users.theta[user], dtype=np.float64),
             error_cov=self.error_cov[None],
             offset=unknown(self.dim)[0],
             gain=unknown(self.dim)[1],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebandit import _kernels, checks
-from mebandit.environments.base import Wrapped, square_root
+from mebandit.environments.base import Wrapped, square_root, tape_of
 from mebandit.values import Floats, Stretch, Tape
 
 
@@ -20,11 +20,15 @@ class Misreported(Wrapped):
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
 
     def reported(self, error_cov: Floats) -> Floats:
-        return self.factor * error_cov
+        return checks.covariances("factor times the error covariance", self.factor * error_cov, self.dim, len(error_cov))
 
     def tape(self, stretch: Stretch) -> Tape:
-        tape = self.world.tape(stretch)
+        tape = tape_of(self.world, stretch)
         return tape._replace(error_cov=self.reported(tape.error_cov))
+
+
+MOST_PAIRS = 10**6
+"""which are drawn, all of them, for every tape"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class Estimated(Wrapped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.integer("start", self.start, 1, 1_000_000)
+        checks.integer("start", self.start, 1, MOST_PAIRS)
         if self.every is not None:
             checks.integer("every", self.every, 1)
 
@@ -49,7 +53,7 @@ class Estimated(Wrapped):
         return self.start + (time // self.every if self.every is not None else 0)
 
     def tape(self, stretch: Stretch) -> Tape:
-        tape = self.world.tape(stretch)
+        tape = tape_of(self.world, stretch)
         first, last = self.pairs_at(stretch.start + 1), self.pairs_at(stretch.stop)
         z = np.empty((last, self.dim))
         _kernels.fill_normals(stretch.seed, stretch.cell, stretch.replicate, _kernels.AUXILIARY, z)

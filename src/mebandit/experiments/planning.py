@@ -268,7 +268,7 @@ def _goal(
         action=checks.integer("action", action, 0),
         baseline=baseline,
         half_width=half_width,
-        effect=float("nan") if effect is None else float(effect),
+        effect=float("nan") if effect is None else checks.number("effect", effect),
         power=checks.number("power", power, "be between 0.05 and 0.9999", 0.05, 0.9999),
         level=checks.number("level", level, "be between 0.5 and 1, as 0.95 for 95 %", 0.5, 1 - 1e-9),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+from mebandit import checks
 from mebandit.values import Floats, Observation, Round, State
 
 
@@ -41,8 +42,14 @@ def advance(policy: Policy, state: State, round: Round) -> State:
 
 def replay(policy: Policy, rounds: Iterable[Round]) -> State:
     """Fold rounds that are already decided: the state a policy has after learning from them in this order."""
+    if not isinstance(policy, Policy) or isinstance(policy, type):
+        checks.refuse("policy", "be a policy, such as meb(2, 5)", checks.shown(policy))
+    try:
+        each = iter(rounds)
+    except TypeError:
+        checks.refuse("rounds", "be a list of Rounds", checks.shown(rounds))
     state = policy.init()
-    for round in rounds:
+    for round in each:
         state = advance(policy, state, round)
     return state
 

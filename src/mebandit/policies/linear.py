@@ -92,9 +92,6 @@ class LinearPolicy:
     def __post_init__(self) -> None:
         for name, least in (("n_actions", 2), ("dim", 1), ("warmup", 0), ("correct_from", 1), ("epoch", 1)):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name), least))
-        least = 1 if self.rule == "robust" else 0
-        object.__setattr__(self, "n_budgets", checks.integer("n_budgets", self.n_budgets, least, MOST_BUDGETS))
-        self._check_size()
         object.__setattr__(self, "intercept", checks.truth("intercept", self.intercept))
         checks.one_of("method", self.method, RECIPES)
         checks.one_of("rule", self.rule, RULES)
@@ -105,6 +102,9 @@ class LinearPolicy:
             self._check_two_fits()
         if self.rule == "robust" and self.method != "ridge":
             checks.refuse("method", "be 'ridge' for the rule 'robust'", checks.shown(self.method))
+        least = 1 if self.rule == "robust" else 0
+        object.__setattr__(self, "n_budgets", checks.integer("n_budgets", self.n_budgets, least, MOST_BUDGETS))
+        self._check_size()
         if self.method == "ridge" and self.context != "predicted":
             checks.refuse(
                 "context", "be 'predicted' for least squares on x̃", checks.shown(self.context), "Take method 'rc' to regress on it."
@@ -226,7 +226,7 @@ class LinearPolicy:
 
     def plan(self, times: Integers) -> Plan:
         """The schedules written out for a stretch of rounds."""
-        times = np.asarray(times)
+        times = times if isinstance(times, np.ndarray) else np.empty((0, 0))
         if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= _kernels.NEVER)).all():
             checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
         per_round = callable(self.stabilizer)
@@ -243,7 +243,7 @@ class LinearPolicy:
         state = LinearState(*(np.zeros(shape) for shape in self._shapes))
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         fitted = state.fit[: self.n_fits * k]
-        fitted[:, diagonal] = 1 / self.ridge if self.ridge > 0 else 0.0  # the factor of ridge I
+        fitted[:, diagonal] = 1 / self.ridge if self.ridge >= _kernels.LEAST_VARIANCE else 0.0  # the factor of ridge I
         fitted[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
         return state
 
@@ -302,7 +302,11 @@ class LinearPolicy:
             (0 <= choice < self.n_budgets and choice == int(choice), f"name one of {self.n_budgets} budgets", choice),
             (0 <= size <= extra[_kernels.LEARNED], "count the rounds of an epoch", size),
             (-_kernels.LARGEST <= lowest <= highest <= _kernels.LARGEST, "have a range of rewards", (lowest, highest)),
-            (lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6, "have a sum of rewards in their range", total),
+            (
+                lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6,
+                "have a sum of rewards in their range",
+                total,
+            ),
             (_kernels.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),
             (extra[_kernels.LOG_WEIGHTS :].max() <= 1.0 / _kernels.LEAST, "have the logarithms of weights", extra[_kernels.LOG_WEIGHTS :]),
         ]
