@@ -9,7 +9,7 @@ A - B x/q, reweighted by the last B (Sanathanan and Koerner) and, for the larges
 import mpmath as mp  # type: ignore[import-not-found]
 import numpy as np
 
-from mebandit import _kernels
+from mebandit import kernels
 
 CENTRAL, DEGREE, NODES, ROUNDS = "0.498", 14, 220, 30
 
@@ -48,7 +48,7 @@ def main() -> None:
     mp.mp.dps = 40
     u = np.concatenate([np.random.default_rng(0).random(2000), 10.0 ** np.random.default_rng(1).uniform(-16, -0.31, 2000)])
     exact = [mp.sqrt(2) * mp.erfinv(2 * mp.mpf(float(each)) - 1) for each in u]
-    away = [abs(float(mp.mpf(float(_kernels.normal_quantile(each))) / x - 1)) for each, x in zip(u, exact, strict=True)]
+    away = [abs(float(mp.mpf(float(kernels.normal_quantile(each))) / x - 1)) for each, x in zip(u, exact, strict=True)]
     print(f"in floating point: at most {max(away):.1e}, on average {np.mean(away):.1e}, relative to the quantile")
 
 

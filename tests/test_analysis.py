@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
-from mebandit import _kernels
+from mebandit import kernels
 from mebandit.analysis import formats, page
 from mebandit.analysis.diagnostics import Finding
 from mebandit.estimators import METHODS
@@ -787,12 +787,12 @@ def test_rows_set_aside_need_no_code_of_their_own(tmp_path: Path) -> None:
     """Kernels are compiled for the kinds of arrays they get, which takes longer than most fits."""
     log = make_log()
     mb.fit(log, predicted=FEATURES, error_cov=ERROR)
-    kernels: list[Any] = [_kernels.mark_faults, _kernels.add_products, _kernels.add_scores, _kernels.add_predictions]
-    compiled = [len(kernel.signatures) for kernel in kernels]
+    used: list[Any] = [kernels.mark_faults, kernels.add_products, kernels.add_scores, kernels.add_predictions]
+    compiled = [len(kernel.signatures) for kernel in used]
     spoilt = log.astype({"reward": "float32"})
     spoilt.loc[7, ["stress", "action"]] = np.nan
     mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
-    assert [len(kernel.signatures) for kernel in kernels] == compiled
+    assert [len(kernel.signatures) for kernel in used] == compiled
 
 
 def _bearable(own: pd.DataFrame) -> float:

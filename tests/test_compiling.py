@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import mebandit
-from mebandit._compiler import Entries
+from mebandit.kernels.compile import Entries
 
-CALL = "import mebandit; print(mebandit._kernels.normal_cdf(0.25))"
+CALL = "from mebandit.kernels.random import normal_cdf; print(normal_cdf(0.25))"
 VALUE = "0.5987063256829237"
 
 
@@ -82,3 +82,15 @@ def test_two_processes_never_take_each_others_code_for_theirs(tmp_path: Path) ->
 def test_without_a_compiler_it_is_plain_python() -> None:
     found = run(CALL, NUMBA_DISABLE_JIT="1")
     assert (found.returncode, found.stdout.strip()) == (0, VALUE), found.stderr
+
+
+def test_a_change_in_one_file_is_seen_by_what_calls_it(tmp_path: Path) -> None:
+    """The seal holds a stamp over all kernels: numba by itself would take the caller's old code."""
+    package = tmp_path / "site" / "mebandit"
+    shutil.copytree(Path(mebandit.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    call = "from mebandit.kernels.linalg import acceptable; import numpy as np; print(acceptable(np.array([1e9])))"
+    paths = {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert run(call, **paths).stdout.strip() == "True"
+    limits = package / "kernels" / "limits.py"
+    limits.write_text(limits.read_text().replace("LARGEST = 1e50", "LARGEST = 1e5"))
+    assert run(call, **paths).stdout.strip() == "False"

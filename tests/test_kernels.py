@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 import mebandit as mb
-from mebandit import _kernels as kernels
+from mebandit import kernels
+from mebandit.kernels import layout
 from tests import reference
 
 
@@ -65,7 +66,7 @@ def test_factor_and_solve_agree_with_lapack(p: int, seed: int) -> None:
     kernels.solve_factored(packed, p, out)
     tolerance = 50 * np.finfo(float).eps * np.linalg.cond(a)
     np.testing.assert_allclose(out, np.linalg.solve(a, b), rtol=tolerance, atol=tolerance * np.abs(out).max())
-    np.testing.assert_allclose(kernels.quadratic_form(packed, p, b, work), b @ np.linalg.solve(a, b), rtol=tolerance)
+    np.testing.assert_allclose(kernels.quadratic_form((), packed, p, b, work), b @ np.linalg.solve(a, b), rtol=tolerance)
 
 
 @given(st.integers(2, 8), st.integers(0, 2**32 - 1))
@@ -176,7 +177,7 @@ def test_inverse_mills_agrees_with_scipy_far_out() -> None:
 def test_the_exponential_part_has_the_third_cumulant(k3: float, k3_se: float, signal: float, alpha: float) -> None:
     policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 2.0
     state = policy.init()
-    state.sums[5, [kernels.COUNT, kernels.TERMS, kernels.TERMS + 1, -1]] = n, n * mean, n * (v + mean**2), n * k3
+    state.sums[5, [layout.COUNT, layout.TERMS, layout.TERMS + 1, -1]] = n, n * mean, n * (v + mean**2), n * k3
     state.sums[6, -1], state.fit[4, 1] = n**2 * k3_se**2, signal
     width = state.fit.shape[1]
     kernels.refit_curve(state.sums.ravel(), 5 * state.sums.shape[1], 1, state.fit.ravel(), 4 * width)

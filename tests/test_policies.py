@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
-from mebandit import _kernels as kernels
-from mebandit import schedules, states
+from mebandit import kernels, schedules, states
 from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
 from mebandit.simulate import Trajectory
@@ -232,7 +231,7 @@ def test_the_third_cumulant_varies_as_little_as_about_the_last_mean() -> None:
     for _ in range(runs):
         state = policy.init()
         for x in rng.normal(3, 2, n):
-            kernels.learn_context(policy.tuning, state.sums.ravel(), 2, np.array([x]), np.array([1.0]))
+            kernels.learn_context((), policy.tuning, state.sums.ravel(), 2, np.array([x]), np.array([1.0]))
         found.append(state.sums[5, -1] / n)
     ratio = np.var(found) / (6 * 2**6 / n)
     assert abs(ratio - 1) < 4.5 * np.sqrt(2 / runs) + 10 / n  # the first 10 rounds only say where the mean is
@@ -367,7 +366,7 @@ def test_the_curve_is_a_number_for_errors_and_rewards_of_any_size(scale: float) 
     for s in (0.0, 5e-324, 1e-100, 1e-17, 1e-12, 1e-6, 1.0, 1e6, 1e50):
         error, seen = np.zeros(10), np.empty(8)
         error[[4, 7, 9]] = s
-        kernels.calibrate(policy.spec, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
+        kernels.calibrate((), policy.spec, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
         assert np.isfinite(seen).all()
         assert np.abs(seen[:4] - z).max() <= 4 * s + 6 * np.sqrt(s)
 

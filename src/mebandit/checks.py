@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mebandit import _kernels
+from mebandit import kernels
+from mebandit.kernels import limits
 from mebandit.values import Booleans, Floats, Integers
 
 
@@ -78,11 +79,11 @@ def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
 def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     """A float array of the given shape (None: any length), every entry a number of usable size."""
     array = shaped(what, value, shape)
-    bad = ~(np.abs(array) <= _kernels.LARGEST)
+    bad = ~(np.abs(array) <= limits.LARGEST)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         place = f" at {list(where)}" if where else ""
-        refuse(what, f"be finite and at most {_kernels.LARGEST:g} in size", f"{array[where]}{place}")
+        refuse(what, f"be finite and at most {limits.LARGEST:g} in size", f"{array[where]}{place}")
     return array
 
 
@@ -91,7 +92,7 @@ def number(what: str, value: Any, rule: str = "be a number", low: float = -np.in
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         refuse(what, rule, shown(value))
     size = float(value) if isinstance(value, np.floating) else value  # float32 does not reach to the limits, float not to every int
-    if not -_kernels.LARGEST <= size <= _kernels.LARGEST or not low <= float(size) <= high:
+    if not -limits.LARGEST <= size <= limits.LARGEST or not low <= float(size) <= high:
         refuse(what, rule, shown(value))
     return float(size)
 
@@ -143,9 +144,9 @@ def square(what: str, value: Any, dim: int) -> Floats:
 
 
 def negligible_as_zero(covariances: Floats) -> Floats:
-    """Covariances (..., d, d), without those of variables whose variance is below `_kernels.LEAST_VARIANCE`: they do not vary."""
+    """Covariances (..., d, d), without those of variables whose variance is below `limits.LEAST_VARIANCE`: they do not vary."""
     variance = np.diagonal(covariances, axis1=-2, axis2=-1)
-    negligible = (variance > 0) & (variance < _kernels.LEAST_VARIANCE)
+    negligible = (variance > 0) & (variance < limits.LEAST_VARIANCE)
     if not negligible.any():
         return covariances
     return np.where(negligible[..., None, :] | negligible[..., :, None], 0.0, covariances)
@@ -153,9 +154,9 @@ def negligible_as_zero(covariances: Floats) -> Floats:
 
 def covariance(what: str, value: Any, dim: int) -> Floats:
     """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one. A variance of less
-    than `_kernels.LEAST_VARIANCE` is taken as 0."""
+    than `limits.LEAST_VARIANCE` is taken as 0."""
     matrix = negligible_as_zero(floats(what, square(what, value, dim), (dim, dim)))
-    if not _kernels.is_covariance(matrix, np.empty(dim * (dim + 5) // 2)):
+    if not kernels.is_covariance(matrix, np.empty(dim * (dim + 5) // 2)):
         scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
         gap = np.abs(matrix - matrix.T)
         if (gap > 1e-9 * scale).any():
@@ -171,7 +172,7 @@ def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
         return covariance(what, value, dim)[None]
     array = negligible_as_zero(floats(what, value, (rounds, dim, dim)))
     for t in range(rounds):
-        if not _kernels.is_covariance(array[t], np.empty(dim * (dim + 5) // 2)):
+        if not kernels.is_covariance(array[t], np.empty(dim * (dim + 5) // 2)):
             covariance(f"{what}[{t}]", array[t], dim)
     return array
 
@@ -230,25 +231,25 @@ def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tup
         if (array < 0).any():
             t, a = (int(i) for i in np.argwhere(array < 0)[0])
             refuse(what, "be probabilities", f"{array[t, a]} at [{t}, {a}]")
-        off = np.abs(array.sum(axis=1) - 1) > _kernels.ROUNDED
+        off = np.abs(array.sum(axis=1) - 1) > limits.ROUNDED
         if off.any():
             t = int(np.argmax(off))
-            refuse(what, f"sum to 1 in each round, but for rounding of at most {_kernels.ROUNDED:g}", f"{array[t].sum():.6g} at [{t}]")
+            refuse(what, f"sum to 1 in each round, but for rounding of at most {limits.ROUNDED:g}", f"{array[t].sum():.6g} at [{t}]")
         taken = np.ascontiguousarray(array[np.arange(rounds), chosen])
         allowed = array > 0
-    bad = ~((taken >= _kernels.LEAST) & (taken <= 1))
+    bad = ~((taken >= limits.LEAST) & (taken <= 1))
     if bad.any():
         t = int(np.argmax(bad))
         remedy = "An action that was taken had a positive probability: log the one it was drawn with."
-        refuse(what, f"be from {_kernels.LEAST:g} to 1 for the action taken", f"{taken[t]} at [{t}]", remedy)
+        refuse(what, f"be from {limits.LEAST:g} to 1 for the action taken", f"{taken[t]} at [{t}]", remedy)
     return taken, allowed if array.ndim == 2 else possible(taken, chosen, n_actions)
 
 
 def stabilizer(vectors: Floats) -> Floats:
     """π^nd, (K,) or (T, K), each of whose probabilities can weigh a round."""
-    if not (vectors >= _kernels.LEAST).all():
-        bad = np.atleast_2d(vectors)[(np.atleast_2d(vectors) < _kernels.LEAST).any(axis=1)][0]
-        refuse("stabilizer", f"be at least {_kernels.LEAST:g}", shown(bad), "It is a policy that may take every action.")
+    if not (vectors >= limits.LEAST).all():
+        bad = np.atleast_2d(vectors)[(np.atleast_2d(vectors) < limits.LEAST).any(axis=1)][0]
+        refuse("stabilizer", f"be at least {limits.LEAST:g}", shown(bad), "It is a policy that may take every action.")
     return vectors
 
 
@@ -256,7 +257,7 @@ def reward(value: Any) -> float:
     """A reward as a number of usable size."""
     if isinstance(value, (bool, np.bool_)):
         return float(value)
-    return number("reward", value, f"be a finite number of at most {_kernels.LARGEST:g} in size")
+    return number("reward", value, f"be a finite number of at most {limits.LARGEST:g} in size")
 
 
 def possible(taken: Floats, chosen: Integers, n_actions: int) -> Booleans:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.moments import pack, unpack
 from mebandit.values import Floats
 
@@ -56,7 +56,7 @@ class Calibration(NamedTuple):
     def precision(self, errors: Floats) -> Floats:
         """(Sx + Σe)^-1, (d, d)"""
         scale = np.outer(self.scale, self.scale)
-        return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=_kernels.SINGULAR_SPREAD, hermitian=True)) / scale
+        return np.asarray(np.linalg.pinv(self.context_cov + errors / scale, rcond=kernels.SINGULAR_SPREAD, hermitian=True)) / scale
 
     def apply(self, x: Floats, errors: Floats) -> Floats:
         """x̂ for predictions, a row for each feature, (d, T), whose errors have packed covariances (T or 1, d (d + 1) / 2)."""
@@ -64,14 +64,14 @@ class Calibration(NamedTuple):
             gain = self.gain(unpack(errors[0], self.mean.size))
             return mapped(x, np.eye(self.mean.size) - gain, gain @ self.mean)
         out = np.empty_like(x)
-        _kernels.calibrate_rounds(x, errors, self.mean, self.scale, pack(self.context_cov), out)
+        kernels.calibrate_rounds(x, errors, self.mean, self.scale, pack(self.context_cov), out)
         return out
 
 
 def mapped(x: Floats, matrix: Floats, offset: Floats) -> Floats:
     """offset + matrix x for every column of x."""
     out = np.empty_like(x)
-    _kernels.affine(x, matrix, offset, out)
+    kernels.affine(x, matrix, offset, out)
     return out
 
 

@@ -27,28 +27,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration, calibration
+from mebandit.kernels import layout
 from mebandit.lever import NO_LEVER, Lever, LeverSums, constant_lever, lever_of
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, pack, triangle, unpack
 from mebandit.values import Booleans, Floats, Integers
 
 RECIPES = {
-    "ridge": (_kernels.UNIT, _kernels.NO_CORRECTION),
-    "naive": (_kernels.UNIT, _kernels.PLAYED),
-    "meb": (_kernels.INVERSE, _kernels.OFFERED),
-    "dr": (_kernels.PSEUDO, _kernels.PLAYED),
-    "rc": (_kernels.PSEUDO, _kernels.PLAYED),
-    "auto": (_kernels.PSEUDO, _kernels.PLAYED),
+    "ridge": (layout.UNIT, layout.NO_CORRECTION),
+    "naive": (layout.UNIT, layout.PLAYED),
+    "meb": (layout.INVERSE, layout.OFFERED),
+    "dr": (layout.PSEUDO, layout.PLAYED),
+    "rc": (layout.PSEUDO, layout.PLAYED),
+    "auto": (layout.PSEUDO, layout.PLAYED),
 }
 """method -> how a round is weighted, what is taken out"""
 
-READS = {"dr": _kernels.READS_ROBUST, "rc": _kernels.READS_CALIBRATED, "auto": _kernels.READS_BETTER}
+READS = {"dr": layout.READS_ROBUST, "rc": layout.READS_CALIBRATED, "auto": layout.READS_BETTER}
 """which of their two fits a policy with these methods acts on"""
 
-GUARDS = {"auto": _kernels.GUARD_AUTO, "always": _kernels.GUARD_ALWAYS, "never": _kernels.GUARD_NEVER}
+GUARDS = {"auto": layout.GUARD_AUTO, "always": layout.GUARD_ALWAYS, "never": layout.GUARD_NEVER}
 
 
 class Fit(NamedTuple):
@@ -59,14 +60,14 @@ class Fit(NamedTuple):
     matrix: Floats
     """the matrix that was solved with, (K, p, p)"""
     report: Integers
-    """`_kernels.SOLVED`, `GUARDED` or `SINGULAR`, (K,)"""
+    """`layout.SOLVED`, `GUARDED` or `SINGULAR`, (K,)"""
     kappa: Floats
     """the share of the error covariance that was taken out, (K,)"""
 
     @property
     def inverses(self) -> dict[int, Floats]:
         """of the matrices, by arm, where there is a solution"""
-        return {int(a): _inverse(self.matrix[a]) for a in np.flatnonzero(self.report != _kernels.SINGULAR)}
+        return {int(a): _inverse(self.matrix[a]) for a in np.flatnonzero(self.report != layout.SINGULAR)}
 
 
 def _inverse(matrix: Floats) -> Floats:
@@ -88,21 +89,21 @@ def solve(
     moments.check()
     k, p = moments.n_actions, moments.n_features
     size = p * (p + 1) // 2
-    fit = np.zeros((k, _kernels.fit_width(p)))
-    work, aside = np.empty(_kernels.work_size(k, p)), np.empty(_kernels.aside_size(p))
+    fit = np.zeros((k, kernels.fit_width(p)))
+    work, aside = np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
     fit[:, :p], sums = moments.cross, np.array(moments.sums, order="C").ravel()
     for arm in range(k):
-        _kernels.solve_once(arm, ridge, correction, GUARDS[guard], sums, fit.ravel(), p, k, work, aside)
-    report = fit[:, p + size + _kernels.REPORT].astype(np.int64)
-    kappa = fit[:, p + size + _kernels.KAPPA].copy()
+        kernels.solve_once(arm, ridge, correction, GUARDS[guard], sums, fit.ravel(), p, k, work, aside)
+    report = fit[:, p + size + layout.REPORT].astype(np.int64)
+    kappa = fit[:, p + size + layout.KAPPA].copy()
     taken = moments.played_error * kappa[:, None, None]
-    plain = report == _kernels.SOLVED
-    if correction == _kernels.OFFERED:
+    plain = report == layout.SOLVED
+    if correction == layout.OFFERED:
         taken[plain] = moments.offered_error[plain]
     matrix = moments.gram + ridge * np.eye(p) - taken
     if guard == "never" or origin is not None:  # elimination then stops at an exact zero only, or knows nothing of the rounding
-        report[_is_singular(matrix, (moments.gram if origin is None else origin) + ridge * np.eye(p))] = _kernels.SINGULAR
-    singular = report == _kernels.SINGULAR
+        report[_is_singular(matrix, (moments.gram if origin is None else origin) + ridge * np.eye(p))] = layout.SINGULAR
+    singular = report == layout.SINGULAR
     if singular.any() and strict:
         arm = int(np.argmax(singular))
         raise _unidentified(arm, int(moments.rounds[arm]))
@@ -198,7 +199,7 @@ class Estimate:
 
 def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
     level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    half = _kernels.normal_quantile(0.5 + level / 2) * std_error
+    half = kernels.normal_quantile(0.5 + level / 2) * std_error
     return np.stack([center - half, center + half], axis=-1)
 
 
@@ -431,7 +432,7 @@ def solve_log(
         elif method == "rc" and calibrated is not None:
             given = calibrated
         moments[method] = equations(given, method)
-        correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
+        correction = layout.NO_CORRECTION if method == "rc" else RECIPES[method][1]
         fits[method] = solve(
             moments[method],
             correction=correction,
@@ -444,10 +445,10 @@ def solve_log(
     if "rc" in fits and error_cov is not None:
         lever = constant_lever(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
     scoring = Scoring(
-        weighting=np.array([_kernels.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
+        weighting=np.array([layout.UNIT if method == "rc" else RECIPES[method][0] for method in fits]),
         theta=np.stack([fit.theta for fit in fits.values()]),
         kappa=np.stack([fit.kappa for fit in fits.values()]),
-        plain=np.stack([(fit.report == _kernels.SOLVED) & (method == "meb") for method, fit in fits.items()]),
+        plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),
         beta=beta,
         calibrated=np.array([method == "rc" for method in fits]),
         to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
@@ -492,7 +493,7 @@ def _calibrating(prepared: Calibration, error_cov: Floats) -> Floats:
 
 
 class Scoring(NamedTuple):
-    """How ψ of a round is computed, an entry for each method; see `_kernels.add_scores`."""
+    """How ψ of a round is computed, an entry for each method; see `kernels.add_scores`."""
 
     weighting: Integers
     theta: Floats
@@ -547,7 +548,7 @@ class Solution:
         d, theta = len(rounds.predicted), self.fits["rc"].theta
         sums = LeverSums(np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d)), np.zeros((*theta.shape, d)))
         mean, scale, context_cov = self.calibration
-        _kernels.add_lever(sums, theta, mean, scale, pack(context_cov), rounds)
+        kernels.add_lever(sums, theta, mean, scale, pack(context_cov), rounds)
         return sums
 
     def with_lever(self, sums: LeverSums, products: Crossproducts) -> "Solution":
@@ -555,7 +556,7 @@ class Solution:
         Σ = products.mean_error(None)
         lever = lever_of(products, sums.by_mean, sums.by_spread, Σ)
         through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
-        moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != _kernels.SINGULAR
+        moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != layout.SINGULAR
         moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
         return replace(self, scoring=self.scoring._replace(lever=lever), by_scale=moved.reshape(-1, len(Σ)))
 
@@ -565,7 +566,7 @@ class Solution:
         seen = np.empty((len(rounds.predicted), 0))
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.predicted, rounds.errors)
-        _kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
+        kernels.add_scores(scores.meat, scores.totals, units, self.scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """A^-1 (Σ ψψ') A^-T for every method, A the matrix that was solved with; ψ summed within units first. NaN for actions without a
@@ -632,7 +633,7 @@ def _slope(base: Fit, low: Fit, high: Fit, step: float) -> Floats:
 
 def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, intercept: bool) -> Estimate:
     """The estimate from running sums alone; its covariance, which needs the rounds themselves, is NaN."""
-    correction = _kernels.NO_CORRECTION if method == "rc" else RECIPES[method][1]
+    correction = layout.NO_CORRECTION if method == "rc" else RECIPES[method][1]
     with of_usable_sizes():
         fit = solve(moments, correction=correction, ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
@@ -648,7 +649,7 @@ def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
         intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
         covariance=covariance,
         method=method,
-        guarded=fit.report == _kernels.GUARDED,
+        guarded=fit.report == layout.GUARDED,
         diagnostics={
             "rounds": counted,
             "n_effective": moments.n_effective,

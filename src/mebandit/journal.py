@@ -23,9 +23,10 @@ from zlib import crc32
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.files import parse_json
+from mebandit.kernels import limits
 from mebandit.progress import progress_bar
 from mebandit.values import Decision, Observation, Pending
 
@@ -299,8 +300,8 @@ def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> Pendi
         luck=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
     )
     propensities = checks.probabilities("propensities", data["propensities"], allowed)
-    if not propensities[action] >= _kernels.LEAST:
-        checks.refuse("propensities", f"be at least {_kernels.LEAST:g} for the action taken", checks.shown(propensities))
+    if not propensities[action] >= limits.LEAST:
+        checks.refuse("propensities", f"be at least {limits.LEAST:g} for the action taken", checks.shown(propensities))
     propensities.setflags(write=False)
     return observation, Decision(observation.time, action, float(propensities[action]), propensities)
 

@@ -11,11 +11,12 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks, settings, states
+from mebandit import checks, kernels, settings, states
 from mebandit.checks import InvalidInput, LogError
 from mebandit.estimators import Estimate, solved_estimate
 from mebandit.files import seal, unseal, write_whole
 from mebandit.journal import Journal, Line, Mark, decision_from_plain, decision_to_plain, next_id
+from mebandit.kernels import layout, limits
 from mebandit.policies import LinearPolicy, Policy
 from mebandit.policies.base import label
 from mebandit.policies.desk import Desk
@@ -23,7 +24,7 @@ from mebandit.turns import TURN, Refused, Turn, takes_turns
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 FORMAT, VERSION = "mebandit-learner", 1
-FLOAT, LARGEST = np.dtype(np.float64), _kernels.LARGEST
+FLOAT, LARGEST = np.dtype(np.float64), limits.LARGEST
 Read = TypeVar("Read")
 CLOSE = 1e-9
 """how far probabilities computed again may be from those of a journal: another processor's mathematical functions round otherwise"""
@@ -145,11 +146,11 @@ class Learner:
         """A decision that is not yet made, by the methods of the policy."""
         x = checks.floats("predicted", x, (self._policy.dim,)).copy()
         s = checks.covariance("error_cov", s, self._policy.dim).copy()
-        u, luck = _kernels.uniform_pair(self._seed, 0, 0, number, _kernels.LIVE)
+        u, luck = kernels.uniform_pair(self._seed, 0, 0, number, kernels.LIVE)
         observation = Observation(x, s, mask, number, luck)
         pi = checks.probabilities("propensities", self._policy.propensities(self._held, observation), mask).copy()
         pi.setflags(write=False)
-        action = _kernels.draw(pi, u)
+        action = kernels.draw(pi, u)
         return observation, Decision(number, action, float(pi[action]), pi)
 
     @takes_turns
@@ -369,14 +370,14 @@ class Learner:
         found: Policy = settings.policy_from(body["policy"], policy, path)
         learner = cls(found, seed=body["seed"])
         state = states.from_plain(body["state"], learner._state)
-        learner.decided = checks.integer("decided", body["decided"], 0, _kernels.NEVER)
+        learner.decided = checks.integer("decided", body["decided"], 0, layout.NEVER)
         learner.learned = checks.integer("learned", body["learned"], 0, learner.decided)
         if type(found) is LinearPolicy:
             if not states.alike(state, learner._state):
                 raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
             found.check_state(state)
-            if state.extra[_kernels.LEARNED] != learner.learned:
-                checks.refuse("learned", f"be what its state has counted, {state.extra[_kernels.LEARNED]:g}", learner.learned)
+            if state.extra[layout.LEARNED] != learner.learned:
+                checks.refuse("learned", f"be what its state has counted, {state.extra[layout.LEARNED]:g}", learner.learned)
         learner._state = state
         learner.origins = tuple(str(origin) for origin in body.get("origins", learner.origins))
         for data in body["pending"]:
@@ -451,7 +452,7 @@ class Learner:
             remedy = "Was it written by another version? Learner.recover(..., verify=False) takes it as it is."
             rule = f"be those that the policy gives, {checks.shown(again.propensities)}"
             checks.refuse("propensities", rule, checks.shown(known.propensities), remedy)
-        if known.action != _kernels.draw(known.propensities, _kernels.uniform_pair(self._seed, 0, 0, number, _kernels.LIVE)[0]):
+        if known.action != kernels.draw(known.propensities, kernels.uniform_pair(self._seed, 0, 0, number, kernels.LIVE)[0]):
             checks.refuse("action", "be the one drawn with the seed from these propensities", known.action)
 
 

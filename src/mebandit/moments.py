@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
+from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats, Integers
-
 
 MOST_ACTIONS = 1 << 20
 """in a log"""
@@ -47,17 +47,17 @@ class Moments(NamedTuple):
     @property
     def rounds(self) -> Floats:
         """rounds in which each arm was played, (K,)"""
-        return self.sums[: self.n_actions, _kernels.COUNT]
+        return self.sums[: self.n_actions, layout.COUNT]
 
     @property
     def weight(self) -> Floats:
         """Σ w, (K,)"""
-        return self.sums[: self.n_actions, _kernels.WEIGHT]
+        return self.sums[: self.n_actions, layout.WEIGHT]
 
     @property
     def n_effective(self) -> Floats:
         """(Σ w)² / Σ w², the number of equally weighted rounds that carry the same information, (K,)"""
-        squares = self.sums[: self.n_actions, _kernels.WEIGHT_SQ]
+        squares = self.sums[: self.n_actions, layout.WEIGHT_SQ]
         return self.weight**2 / np.where(squares > 0, squares, 1.0)
 
     @property
@@ -84,7 +84,7 @@ class Moments(NamedTuple):
     def check(self) -> None:
         """Refuse what compiled code cannot read."""
         k, p = checks.integer("n_actions", self.n_actions, 1), checks.integer("n_features", self.n_features, 1)
-        sums, shape = self.sums, (2 * k + 1, _kernels.row_width(p))
+        sums, shape = self.sums, (2 * k + 1, kernels.row_width(p))
         if not (type(sums) is np.ndarray and sums.dtype == np.float64 and sums.shape == shape):
             received = f"{sums.dtype} of shape {sums.shape}" if isinstance(sums, np.ndarray) else checks.shown(sums)
             checks.refuse("sums", f"be an array of float64 of shape {shape}", received)
@@ -93,7 +93,7 @@ class Moments(NamedTuple):
 
     def _packed(self, block: int) -> Floats:
         p = self.n_features
-        start, size = _kernels.TERMS + p, p * (p + 1) // 2
+        start, size = layout.TERMS + p, p * (p + 1) // 2
         return self.sums[:, start + block * size : start + (block + 1) * size]
 
 
@@ -233,7 +233,7 @@ class Crossproducts(NamedTuple):
 def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
     """Those of some rounds of a log, in which Σe is one for all rounds or `varying`."""
     found = no_rounds(n_actions, len(rounds.predicted))
-    _kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
+    kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
     if len(rounds.allowed) == len(rounds.stabilizer) == 1:
         c = rounds.stabilizer[0] * rounds.allowed[0]
         found.products[3] = c[:, None] * found.products[0].sum(axis=0)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mebandit import _kernels, checks, cuda, schedules
+from mebandit import checks, cuda, kernels, schedules
 from mebandit.environments.base import Environment, tape_of
 from mebandit.environments.gaussian import Gaussian
 from mebandit.log import Log
@@ -25,6 +25,9 @@ from mebandit.workers import Workers, hired
 
 BLOCK = 2048
 """rounds per piece of tape"""
+
+UNROLLED = 5, 7
+"""the paper's numbers of features: the compiler knows them, and unrolls the loops over features"""
 LONGEST, MOST = 2**32 - 2, 2**32 - 1
 """rounds and replicates of a simulation, at most: they are counted in 32 bits"""
 
@@ -51,23 +54,23 @@ class Trajectory:
             self._play_stepwise(tape, start, benchmark, written)
 
     def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: Written) -> None:
-        self.recorded = _kernels.run_block(
-            policy.spec,
-            policy.tuning,
-            policy.plan(np.arange(start + 1, start + tape.noise.size + 1)),
-            tape.theta if policy.known_theta is None else policy.theta_known[None],
-            self.state.sums,
-            self.state.fit,
-            self.state.extra,
-            tape,
-            benchmark,
+        k, p = policy.n_actions, policy.n_features
+        times = np.arange(start + 1, start + tape.noise.size + 1)
+        known = tape.theta if policy.known_theta is None else policy.theta_known[None]
+        errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
+        room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
+        play = kernels.play_calibrated if policy.calibrates else kernels.play_plain
+        self.recorded = play(
+            (0,) * p if p in UNROLLED else (),
+            (policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
+            tuple(part.reshape(part.size) for part in self.state),
             self.totals,
             self.record_at,
             self.recorded,
             start,
-            self.records,
-            self.arm_errors,
+            (self.records, self.arm_errors),
             written,
+            room,
         )
 
     def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats, written: Written | None) -> None:
@@ -77,15 +80,15 @@ class Trajectory:
             time = start + b + 1
             theta = tape.theta[b % len(tape.theta)]
             allowed = tape.allowed[b % len(tape.allowed)]
-            _kernels.observe(tape, b, self.totals[2], x, predicted)
+            kernels.observe(tape, b, self.totals[2], x, predicted)
             error_cov = tape.error_cov[tape.component[b] % len(tape.error_cov)]
             observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.luck[b]))
             pi = checks.probabilities(f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed)
-            action = _kernels.draw(pi, tape.uniform[b])
-            self.totals[:2] += _kernels.regrets(theta, x, pi, allowed, benchmark[b])
+            action = kernels.draw(pi, tape.uniform[b])
+            self.totals[:2] += kernels.regrets(theta, x, pi, allowed, benchmark[b])
             if tape.carry_index >= 0:
                 self.totals[2] = tape.carry_decay * self.totals[2] + tape.carry_gain[action]
-            reward = _kernels.reward_of(tape, b, x, action)
+            reward = kernels.reward_of(tape, b, x, action)
             if written is not None:
                 written.predicted[b], written.actions[b], written.propensities[b], written.rewards[b] = predicted, action, pi, reward
             self.state = advance(self.policy, self.state, Round(observation, action, pi, reward))
@@ -211,7 +214,7 @@ def simulate(
     if cuda.chosen(engine, [planned]):
         with bar as done:
             return planned.results(cuda.played([planned], done, progress))
-    with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(_kernels.run_block.signatures), progress), bar as done:
+    with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(kernels.play_plain.signatures), progress), bar as done:
         return planned.results(pool.in_order(planned.play, range(planned.replicates), done))
 
 

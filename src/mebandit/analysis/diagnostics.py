@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mebandit import _kernels
+from mebandit import kernels
 from mebandit.analysis.formats import Fault
 from mebandit.analysis.source import Block, ends_of
 from mebandit.correction import Correction
 from mebandit.denoise import Calibration
 from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
+from mebandit.kernels import layout
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.words import cost_of_doubt
 from mebandit.moments import Crossproducts, Rounds, pack, unpack
@@ -96,10 +97,10 @@ def tally_of(block: Block, rounds: Rounds, n_actions: int, rows: int, mean: Floa
     tally.ends[:] = block.ends
     if rounds.predicted is not block.rounds.predicted:
         tally.ends[:, :-1] = np.stack([ends_of(x) for x in rounds.predicted], axis=1)
-    _kernels.count_probabilities(tally, rounds.actions, rounds.propensities, block.forecast, floor or 0.0)
+    kernels.count_probabilities(tally, rounds.actions, rounds.propensities, block.forecast, floor or 0.0)
     for part, begin, end in parts_of(block, rows):
-        _kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
-        _kernels.add_predictions(tally, part, begin, end, varying, mean, rounds)
+        kernels.add_chance(tally.chance, begin, end, rounds, block.forecast)
+        kernels.add_predictions(tally, part, begin, end, varying, mean, rounds)
     return tally
 
 
@@ -200,7 +201,7 @@ def signal(evidence: Evidence) -> Finding:
         fuller.append(_smallest_root(G - (np.outer(c, c) / s if s > 0 else 0.0), evidence.error.mean_cov))
         eigenvalues.append(float(np.linalg.eigvalsh(G - evidence.error.mean_cov)[0]))
         slack.append(4.0 * np.sqrt(2.0 * squares) / weight)
-    guarded = {method for method, fit in evidence.solution.fits.items() if (fit.report == _kernels.GUARDED).any()}
+    guarded = {method for method, fit in evidence.solution.fits.items() if (fit.report == layout.GUARDED).any()}
     least = min(roots)
     verdict = _judged(least, 1.5, 1.05)
     words = f"The data could bear {least:.3g} times the error covariance."
@@ -298,7 +299,7 @@ def frequencies(evidence: Evidence) -> Finding:
     by_action = np.abs(both).max(axis=1)
     largest = float(by_action.max())
     a = int(np.flatnonzero(by_action >= (1 - 1e-9) * largest)[-1])  # of two actions that miss each other's rounds, the second
-    limit = _kernels.normal_quantile(1 - 0.0005 / both.size)
+    limit = kernels.normal_quantile(1 - 0.0005 / both.size)
     verdict = GREEN if largest < limit else YELLOW if largest < limit + 1.5 else RED
     words = f"Actions came as often as their logged probabilities say, whatever was predicted (largest z-score {largest:.1f})."
     if verdict != GREEN:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
 from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
@@ -33,6 +33,7 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
+from mebandit.kernels import layout
 from mebandit.lever import LeverSums
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.moments import Crossproducts
@@ -243,7 +244,7 @@ def compile_ahead(progress: Show = None) -> None:
     """Compile what a log needs, on one of four rounds, and say so if that takes long; at once where a cache is found."""
 
     def compiled() -> bool:
-        return bool(_kernels.add_predictions.signatures)
+        return bool(kernels.add_predictions.signatures)
 
     if compiled():
         return
@@ -312,7 +313,7 @@ class _Steps:
             intercept_sensitivity={
                 m: {scale: fit.theta[:, :first].sum(axis=1) for scale, fit in own.items()} for m, own in by_scale.items()
             },
-            sensitivity_guarded={m: {scale: fit.report == _kernels.GUARDED for scale, fit in own.items()} for m, own in by_scale.items()},
+            sensitivity_guarded={m: {scale: fit.report == layout.GUARDED for scale, fit in own.items()} for m, own in by_scale.items()},
             diagnostics=diagnose(evidence),
             error=error,
             mean_reward=float(total[0, -1] / total[0, 0]),
@@ -412,7 +413,7 @@ class _Steps:
         solution.add_scores(scores, rounds, block.unit if clustered else None)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
         tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying)
-        _kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
+        kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import percent
 from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
@@ -51,7 +51,7 @@ class Figure:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A normal confidence interval."""
         level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-        half = float(_kernels.normal_quantile(0.5 + level / 2)) * self.std_error
+        half = float(kernels.normal_quantile(0.5 + level / 2)) * self.std_error
         return self.value - half, self.value + half
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:

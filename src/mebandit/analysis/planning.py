@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.values import Floats
 
 POLICIES = ("meb", "meb_dr", "constant")
@@ -83,7 +83,7 @@ class Design:
 def predictions(design: Design, draws: int = DRAWS) -> Floats:
     """x̃ - μ for draws that are always the same, each followed by its mirror image, (2 draws, d)."""
     half = np.empty((draws, design.dim))
-    _kernels.fill_normals(0, 0, 0, _kernels.AUXILIARY, half)
+    kernels.fill_normals(0, 0, 0, kernels.AUXILIARY, half)
     values, vectors = np.linalg.eigh(design.cov + design.error_cov)
     away = half @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     return np.concatenate([away, -away])
@@ -232,7 +232,7 @@ class Goal:
 
 def quantile(probability: float) -> float:
     """Of the standard normal distribution."""
-    return float(_kernels.normal_quantile(probability))
+    return float(kernels.normal_quantile(probability))
 
 
 def chance_below(x: float) -> float:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.analysis import formats
 from mebandit.analysis.formats import Columns, Fault, Piece
 from mebandit.checks import LogError
+from mebandit.kernels import limits
 from mebandit.moments import Rounds, triangle
 from mebandit.progress import Show, progress_bar
 from mebandit.values import Floats, Integers
@@ -147,7 +148,7 @@ class Source:
         unit, units = _labels(batch.column(columns.unit)) if columns.unit else (np.empty(0, dtype=np.int64), [])
         faulty = np.zeros(n, dtype=np.bool_) if columns.unit is None else unit < 0
         faults = list(torn)
-        if not self._are_good(batch, ends, unit) and _kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
+        if not self._are_good(batch, ends, unit) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
             numbered = _row_numbers(n, start, torn)
             faults += [self._fault(batch, int(t), piece.file, int(numbered[t])) for t in np.flatnonzero(faulty)]
             values, unit = np.ascontiguousarray(values[:, ~faulty]), unit[~faulty] if columns.unit else unit
@@ -172,7 +173,7 @@ class Source:
     @cached_property
     def _limits(self) -> Floats | None:
         """The least and the most that may be in each column of numbers; None where rules are about several columns."""
-        columns, numbers, large = self.columns, self.columns.numbers, _kernels.LARGEST
+        columns, numbers, large = self.columns, self.columns.numbers, limits.LARGEST
         fixed = [constant for constant in map(formats.constant, columns.error) if constant is not None]
         if (
             len(columns.propensity) > 1
@@ -181,12 +182,12 @@ class Source:
         ):
             return None
         rules = [(name, 0.0, large) for name in columns.error if name in numbers]
-        rules += [(columns.action, 0.0, self.n_actions - 1.0), (columns.propensity[0], _kernels.LEAST, 1.0)]
-        limits = np.outer([-large, large], np.ones(len(numbers)))
+        rules += [(columns.action, 0.0, self.n_actions - 1.0), (columns.propensity[0], limits.LEAST, 1.0)]
+        ends = np.outer([-large, large], np.ones(len(numbers)))
         for name, least, most in rules:
             i = numbers.index(name)
-            limits[:, i] = max(limits[0, i], least), min(limits[1, i], most)
-        return limits
+            ends[:, i] = max(ends[0, i], least), min(ends[1, i], most)
+        return ends
 
     def _given(self, values: Floats, names: Sequence[str]) -> tuple[Floats, Floats, Floats, Floats]:
         """Actions, rewards, propensities (n, 1 or K) and what varies in the error (n, ...), from the columns of numbers."""
@@ -209,10 +210,10 @@ class Source:
             value = float(formats.numbers(batch.column(name).slice(t, 1))[0])
             return value, "nothing" if raw is None else repr(raw)
 
-        number = f"be a finite number of at most {_kernels.LARGEST:g} in size"
+        number = f"be a finite number of at most {limits.LARGEST:g} in size"
         for name in (*columns.predicted, columns.reward):
             value, shown = cell(name)
-            if not abs(value) <= _kernels.LARGEST:
+            if not abs(value) <= limits.LARGEST:
                 return Fault(file, row, name, number, shown)
         a, shown = cell(columns.action)
         if not (0 <= a <= k - 1 and a == np.floor(a)):
@@ -223,24 +224,24 @@ class Source:
             name, (value, shown) = next(iter(given.items()))
             if not 0 < value <= 1:
                 return Fault(file, row, name, "be in (0, 1], the probability that the action was drawn with", shown)
-            if value < _kernels.LEAST:
-                return Fault(file, row, name, f"be at least {_kernels.LEAST:g}", shown)
+            if value < limits.LEAST:
+                return Fault(file, row, name, f"be at least {limits.LEAST:g}", shown)
         else:
             for name, (value, shown) in given.items():
-                if not 0 <= value <= 1 + _kernels.ROUNDED:
+                if not 0 <= value <= 1 + limits.ROUNDED:
                     return Fault(file, row, name, "be a probability", shown)
             total, taken = sum(value for value, _ in given.values()), columns.propensity[int(a)]
-            if not given[taken][0] >= _kernels.LEAST:
+            if not given[taken][0] >= limits.LEAST:
                 return Fault(file, row, taken, "be positive, since its action was taken", given[taken][1])
-            if abs(total - 1) > _kernels.ROUNDED:
-                rule = f"sum to 1, but for rounding of at most {_kernels.ROUNDED:g}"
+            if abs(total - 1) > limits.ROUNDED:
+                rule = f"sum to 1, but for rounding of at most {limits.ROUNDED:g}"
                 return Fault(file, row, ", ".join(columns.propensity), rule, f"{total:.6g}")
         if columns.unit and batch.column(columns.unit)[t].as_py() is None:
             return Fault(file, row, columns.unit, "name a unit", "nothing")
         for name in columns.error:
             if formats.constant(name) is None:
                 value, shown = cell(name)
-                if not abs(value) <= _kernels.LARGEST or (len(columns.error) == len(columns.predicted) and value < 0):
+                if not abs(value) <= limits.LARGEST or (len(columns.error) == len(columns.predicted) and value < 0):
                     return Fault(file, row, name, "be a variance of at least 0", shown)
         shown = checks.shown(np.array([cell(name)[0] if formats.constant(name) is None else float(name) for name in columns.error]))
         return Fault(file, row, ", ".join(columns.error), "be the lower triangle of a positive semidefinite matrix", shown)
@@ -261,7 +262,7 @@ def without_negligible(error: Floats, d: int) -> None:
     """Error columns, d variances or a lower triangle row by row, in place as `checks.negligible_as_zero` has them."""
     rows, columns = (np.arange(d), np.arange(d)) if error.shape[1] == d else np.tril_indices(d)
     for i in np.flatnonzero(rows == columns)[: error.shape[1]]:
-        negligible = error[:, i] < _kernels.LEAST_VARIANCE
+        negligible = error[:, i] < limits.LEAST_VARIANCE
         if negligible.any():
             negligible &= error[:, i] > 0
             error[np.ix_(negligible, (rows == rows[i]) | (columns == rows[i]))] = 0.0

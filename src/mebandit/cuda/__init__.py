@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from mebandit import _kernels, checks, schedules
+from mebandit import checks, kernels, schedules
 from mebandit.environments.base import Drawn, Environment
 from mebandit.environments.drifting import Drifting
 from mebandit.environments.reported import Misreported
@@ -315,7 +315,7 @@ def diagonal(factor: Floats) -> bool:
 
 def packed(error_cov: Floats, intercept: int) -> Floats:
     """Error covariances (U, C, d, d) as packed rows (U, C, size)."""
-    return np.stack([_kernels.pack_errors(np.ascontiguousarray(each), intercept) for each in error_cov])
+    return np.stack([kernels.pack_errors(np.ascontiguousarray(each), intercept) for each in error_cov])
 
 
 def lengthened(array: Floats, n: int) -> Floats:

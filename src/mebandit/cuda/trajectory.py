@@ -3,13 +3,17 @@
 import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, cuda, float64
 
-from mebandit import _compiler, _kernels
+from mebandit import kernels
+from mebandit.kernels.compile import views
+
+ON_GPU = "mebandit.cuda.kernels"
+"""the name of the kernels that are compiled for the GPU"""
 
 IN_REGISTERS = 300
 """numbers of memory up to which loops over arms are unrolled: a thread has registers for 127 at a time, and some are never read"""
@@ -51,25 +55,28 @@ def simulated() -> bool:
 
 @cache
 def steps() -> Any:
-    """`_kernels` once more, compiled for the graphics processor (or not at all, in numba's simulator of one)."""
-    spec = spec_from_file_location("mebandit._kernels_on_cuda", str(_kernels.__file__))
-    module, own = module_from_spec(spec), sys.modules["mebandit._compiler"]
-    sys.modules["mebandit._compiler"] = plain() if simulated() else compiling()
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.modules["mebandit._compiler"] = own
-    return module
+    """The names of `mebandit.kernels`, loaded once more under another name, with other tools in the place of its `compile`: those of the
+    GPU's compiler (or, in numba's simulator of a GPU, of none)."""
+    tools = ModuleType(f"{ON_GPU}.compile")
+    vars(tools).update(plain() if simulated() else compiling())
+    sys.modules[tools.__name__] = tools
+    spec = spec_from_file_location(ON_GPU, kernels.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    package = sys.modules[ON_GPU] = module_from_spec(spec)
+    spec.loader.exec_module(package)
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{ON_GPU}.")]
+    return SimpleNamespace(**{name: value for module in modules for name, value in vars(module).items()})
 
 
-def compiling() -> Any:
+def compiling() -> dict[str, Any]:
     """The tools of the graphics processor's compiler."""
     from llvmlite import ir
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic
     from numba.cuda.np.arrayobj import populate_array
 
-    part, item, borrowed = _compiler.views(intrinsic, types, cgutils, populate_array)
+    part, item, borrowed = views(intrinsic, types, cgutils, populate_array)
 
     @intrinsic
     def roughly_inverse(typing, b):
@@ -93,15 +100,14 @@ def compiling() -> Any:
 
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
     tools = {"jit": inlined, "spliced": inlined, "live": called, "summing": called, "seldom": called}
-    return SimpleNamespace(
-        **tools,
-        part=part,
-        item=item,
-        borrowed=borrowed,
-        reach=inlined(everywhere),
-        same=inlined(unseen_equality),
-        quotient=inlined(quotient),
-    )
+    return tools | {
+        "part": part,
+        "item": item,
+        "borrowed": borrowed,
+        "reach": inlined(everywhere),
+        "same": inlined(unseen_equality),
+        "quotient": inlined(quotient),
+    }
 
 
 def everywhere(i, n):
@@ -116,7 +122,7 @@ def unseen_equality(i, j):
     return np.float64(i) == np.float64(j)
 
 
-def plain() -> Any:
+def plain() -> dict[str, Any]:
     """The same in plain Python."""
 
     def itself(value):
@@ -132,7 +138,7 @@ def plain() -> Any:
         return a / b
 
     tools = dict.fromkeys(("jit", "spliced", "live", "summing", "seldom", "borrowed"), itself)
-    return SimpleNamespace(**tools, part=part, item=item, reach=everywhere, same=unseen_equality, quotient=quotient)
+    return tools | {"part": part, "item": item, "reach": everywhere, "same": unseen_equality, "quotient": quotient}
 
 
 def repeated(step, n, unrolled):
@@ -150,20 +156,21 @@ def repeated(step, n, unrolled):
         before(*rest)
         step(last, *rest)
 
-    inlined = plain().jit if simulated() else cuda.jit(device=True, forceinline=True)
+    inlined = plain()["jit"] if simulated() else cuda.jit(device=True, forceinline=True)
     return inlined(in_a_loop if not unrolled else alone if n == 1 else after_the_others)
 
 
 @cache
 def kernel(recipe: Recipe) -> Any:
-    """The compiled loop of a recipe over whole trajectories: the counterpart of `_kernels.play_block`."""
+    """The compiled loop of a recipe over whole trajectories: the counterpart of `kernels.play_block`."""
     k = steps()
     spec, d = recipe.spec, recipe.dim
     n_actions, intercept = spec[k.N_ACTIONS], spec[k.INTERCEPT]
     p = d + intercept
+    dims = (0,) * p
     n_sums, n_fit, n_extra = recipe.sums, recipe.fit, recipe.extra
-    n_work, n_aside, n_seen = int(_kernels.work_size(n_actions, p)), int(_kernels.aside_size(p)), 2 * p
-    width, report = int(_kernels.fit_width(p)), p + p * (p + 1) // 2 + k.REPORT
+    n_work, n_aside, n_seen = int(kernels.work_size(n_actions, p)), int(kernels.aside_size(p)), 2 * p
+    width, report = int(kernels.fit_width(p)), p + p * (p + 1) // 2 + k.REPORT
     shown = n_actions if spec[k.WEIGHTING] == k.PSEUDO and spec[k.READS] != k.READS_CALIBRATED else 0
     guarded_code, learns, calibrates = k.GUARDED, spec[k.RULE] <= k.ROBUST, spec[k.ACTS_ON] != k.PREDICTED
     alike, knows_theta, in_turn, several, hold = recipe.alike, recipe.knows_theta, recipe.in_turn, recipe.several, recipe.hold
@@ -175,7 +182,7 @@ def kernel(recipe: Recipe) -> Any:
     DECISION, COMPONENT, CONTEXT, ERROR, NOISE = k.DECISION, k.COMPONENT, k.CONTEXT, k.ERROR, k.NOISE
     uniform_pair, standardized, entry, same = k.uniform_pair, k.standardized, k.entry, k.same
     calibrate, propose, draw, regrets, take_in, refit_context = k.calibrate, k.propose, k.draw, k.regrets, k.take_in, k.refit_context
-    refit_arms = repeated(k.refit_arm, int(_kernels.number_of_fits(spec)), n_sums + n_fit <= IN_REGISTERS)
+    refit_arms = repeated(k.refit_arm, int(kernels.number_of_fits(spec)), n_sums + n_fit <= IN_REGISTERS)
     sin, sqrt, nan = k.math.sin, k.math.sqrt, np.nan
 
     @cuda.jit
@@ -271,8 +278,8 @@ def kernel(recipe: Recipe) -> Any:
                     noise[j] = total + (wave_mean[w, j] * wave if drifts else 0.0)
             seen = blp if calibrates else z
             if calibrates:
-                calibrate(spec, sums, fit, z, error, blp, work)
-            propose(spec, tuning, fit, extra, z, seen, allowed, floors[b], exploring[b], acted_on, noise, out, work)
+                calibrate(dims, spec, sums, fit, z, error, blp, work)
+            propose(dims, spec, tuning, fit, extra, z, seen, allowed, floors[b], exploring[b], acted_on, noise, out, work)
             u, luck = uniform_pair(seed, cell, replicate, time, DECISION)
             action = draw(out, u)
             standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
@@ -288,10 +295,10 @@ def kernel(recipe: Recipe) -> Any:
                     propensity = out[a]
                     for j in range(d):
                         reward += theta[a, j] * x[j]
-            take_in(spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+            take_in(dims, spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
             if refits[b] and learns:
                 refit_context(spec, tuning, sums, fit, p, work)
-                refit_arms(spec, tuning, corrects[b], sums, fit, p, work, aside)
+                refit_arms(dims, spec, tuning, corrects[b], sums, fit, p, work, aside)
                 for a in range(n_actions):
                     guarded += 1.0 if fit[(shown + a) * width + report] == guarded_code else 0.0
             if recorded < record_at.size and record_at[recorded] == time:

@@ -5,14 +5,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.values import Floats, Integers, Stretch, Tape, World
 
 ERRORS = {
-    "normal": _kernels.NORMAL,
-    "student_t": _kernels.STUDENT_T,
-    "uniform": _kernels.UNIFORM_NOISE,
-    "bounded": _kernels.TWO_POINT,
+    "normal": kernels.NORMAL,
+    "student_t": kernels.STUDENT_T,
+    "uniform": kernels.UNIFORM_NOISE,
+    "bounded": kernels.TWO_POINT,
 }
 """distributions of independent, standardised error coordinates; "bounded" takes the two values ±1"""
 
@@ -22,7 +22,7 @@ LAST = 2**32 - 1
 LONGEST = 10**8
 """rounds of one tape"""
 
-CONTEXTS = {"normal": _kernels.NORMAL, "exponential": _kernels.EXPONENTIAL}
+CONTEXTS = {"normal": kernels.NORMAL, "exponential": kernels.EXPONENTIAL}
 """distributions of independent, standardised context coordinates"""
 
 
@@ -175,7 +175,7 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
         carry_decay=world.carry_decay,
         carry_gain=world.carry_gain,
     )
-    _kernels.fill_tape(world, stretch, tape)
+    kernels.fill_tape(world, stretch, tape)
     return tape
 
 

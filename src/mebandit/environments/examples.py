@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.environments.base import Drawn, unknown
 from mebandit.values import Floats, Stretch, World
 
@@ -19,8 +19,8 @@ def _world(
     error_cov: Floats,
     theta: Floats,
     predictor: tuple[Floats, Floats] | None = None,
-    error_kind: int = _kernels.NORMAL,
-    noise_kind: int = _kernels.NORMAL,
+    error_kind: int = kernels.NORMAL,
+    noise_kind: int = kernels.NORMAL,
     noise_sd: float = 0.0,
 ) -> World:
     """A world whose context takes finitely many values; `predictor` has the offset and the gain of E[x | x̃], if that is affine."""
@@ -34,7 +34,7 @@ def _world(
         random_context=False,
         random_error=bool(error_factor.any()),
         hold=1,
-        context_kind=_kernels.NORMAL,
+        context_kind=kernels.NORMAL,
         error_kind=error_kind,
         error_df=0.0,
         noise_kind=noise_kind,
@@ -137,7 +137,7 @@ def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
         error_factor=factor,
         error_cov=np.full((1, 2, 2), rho**2 * float((x[:, 0] ** 2).mean())),
         theta=np.array([[-1.0, 0.0], [1.0, 0.0]]),
-        error_kind=_kernels.TWO_POINT,
+        error_kind=kernels.TWO_POINT,
         noise_sd=noise_sd,
     )
 
@@ -162,7 +162,7 @@ class ExampleB2(Drawn):
             error_cov=np.full((1, 1, 1), 4 / 3),
             theta=np.array([[-1.0], [1.0]]),
             predictor=(np.ones((1, 1)), np.zeros((1, 1, 1))),
-            error_kind=_kernels.UNIFORM_NOISE,
-            noise_kind=_kernels.UNIFORM_NOISE,
+            error_kind=kernels.UNIFORM_NOISE,
+            noise_kind=kernels.UNIFORM_NOISE,
             noise_sd=0.1 / np.sqrt(3),
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.environments.base import CONTEXTS, ERRORS, LAST, Drawn, square_root, unknown
 from mebandit.values import Floats, Stretch, World
 
@@ -88,7 +88,7 @@ class Gaussian(Drawn):
             context_kind=CONTEXTS[self.context],
             error_kind=ERRORS[self.error],
             error_df=float(self.error_df),
-            noise_kind=_kernels.NORMAL,
+            noise_kind=kernels.NORMAL,
             noise_sd=float(self.noise_sd),
             theta=np.array(self.theta),
             error_cov=self._error_covs,

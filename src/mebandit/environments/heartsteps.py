@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.environments.base import Drawn, square_root, unknown
 from mebandit.values import Floats, Integers, Stretch, World
 
@@ -279,10 +279,10 @@ class HeartSteps(Drawn):
             random_context=bool(np.any(covariance)),
             random_error=True,
             hold=1,
-            context_kind=_kernels.NORMAL,
-            error_kind=_kernels.NORMAL,
+            context_kind=kernels.NORMAL,
+            error_kind=kernels.NORMAL,
             error_df=0.0,
-            noise_kind=_kernels.NORMAL,
+            noise_kind=kernels.NORMAL,
             noise_sd=float(self.noise_sd),
             theta=np.array(self.users.theta[user], dtype=np.float64),
             error_cov=self.error_cov[None],
@@ -305,7 +305,7 @@ class HeartSteps(Drawn):
 
     def _order(self, seed: int, turn: int) -> Integers:
         """In which order the users come in one run through all of them."""
-        return np.argsort([_kernels.uniform_pair(seed, 0, turn, user, _kernels.USER)[0] for user in range(len(self.users.theta))])
+        return np.argsort([kernels.uniform_pair(seed, 0, turn, user, kernels.USER)[0] for user in range(len(self.users.theta))])
 
     def world_of(self, stretch: Stretch) -> World:
         return self._worlds(self.user_of(stretch))

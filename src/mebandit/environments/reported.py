@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
 from mebandit.environments.base import Wrapped, square_root, tape_of
 from mebandit.values import Floats, Stretch, Tape
 
@@ -56,7 +56,7 @@ class Estimated(Wrapped):
         tape = tape_of(self.world, stretch)
         first, last = self.pairs_at(stretch.start + 1), self.pairs_at(stretch.stop)
         z = np.empty((last, self.dim))
-        _kernels.fill_normals(stretch.seed, stretch.cell, stretch.replicate, _kernels.AUXILIARY, z)
+        kernels.fill_normals(stretch.seed, stretch.cell, stretch.replicate, kernels.AUXILIARY, z)
         products = np.cumsum(z[:, :, None] * z[:, None, :], axis=0)[first - 1 :]
         scatter = products / np.arange(first, last + 1)[:, None, None]  # estimates the identity, pair after pair
         times = np.arange(stretch.start + 1, stretch.stop + 1)

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from mebandit import _kernels, checks
+from mebandit import checks, kernels
+from mebandit.kernels import layout
 from mebandit.policies.linear import LinearPolicy
 from mebandit.values import Booleans, Decision, Floats, LinearState, Observation, Pending
 
@@ -16,22 +17,25 @@ new = tuple.__new__
 
 
 class Desk:
-    """The working memory of one learner. Its array is laid out as `_kernels` says; views of it are made when asked for, so that a copy of
-    a desk is one."""
+    """The working memory of one learner. Its array is laid out as `kernels.layout` says. Views of it are made when asked for, so that a
+    copy of a desk is one."""
 
     def __init__(self, policy: LinearPolicy, seed: int) -> None:
         self.policy, self._n_actions = policy, policy.n_actions
         state, n_actions, dim = policy.init(), policy.n_actions, policy.dim
         floor = 0.0 if callable(policy.floor) else policy.floor_at(1)
         stabilizer = np.zeros(n_actions) if callable(policy.stabilizer) else policy.stabilizer_at(1)
-        room = np.zeros(_kernels.room_size(n_actions, policy.n_features))
+        room = np.zeros(kernels.room_size(n_actions, policy.n_features))
         parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
-        times = (min(time, _kernels.NEVER) for time in (policy.warmup, policy.correct_from))
-        places = np.cumsum([_kernels.DESK_HEAD, *(part.size for part in parts)]).tolist()
-        self.words = np.concatenate([np.zeros(_kernels.DESK_HEAD), *(part.ravel() for part in parts)])
-        self.words.view(np.int64)[: _kernels.DESK_HEAD] = [*policy.spec, seed, *times, 0, *places]
+        times = (min(time, layout.NEVER) for time in (policy.warmup, policy.correct_from))
+        places = np.cumsum([layout.DESK_HEAD, *(part.size for part in parts)]).tolist()
+        self.words = np.concatenate([np.zeros(layout.DESK_HEAD), *(part.ravel() for part in parts)])
+        self.words.view(np.int64)[: layout.DESK_HEAD] = [*policy.spec, seed, *times, 0, *places]
         self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
         self._shapes = [part.shape for part in state]
+        calibrates = policy.calibrates
+        self._decide = kernels.decide_calibrated if calibrates else kernels.decide_plain
+        self._learn = kernels.learn_calibrated if calibrates else kernels.learn_plain
         self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
         """whether no schedule has to be asked"""
         self._error_cov, self._changes = np.full((dim, dim), np.nan), 0
@@ -51,9 +55,9 @@ class Desk:
     def decide(self, x: Floats, s: Floats, allowed: Booleans, number: int) -> Pending:
         """One call into the compiled code, which also checks the numbers."""
         if not self._steady:
-            self.words[self._plan.start + _kernels.FLOOR] = self.policy.floor_at(number)
+            self.words[self._plan.start + layout.FLOOR] = self.policy.floor_at(number)
         pi = np.empty(self._n_actions)
-        action, propensity, luck, changes = _kernels.decide_live(self.words, x, s, allowed, number, pi)
+        action, propensity, luck, changes = self._decide(self.words, x, s, allowed, number, pi)
         if changes != self._changes:
             if action < 0:
                 return self.decide(x, self._acceptable(x, s), allowed, number)
@@ -76,14 +80,14 @@ class Desk:
         x, s, allowed, time, luck = observation
         if not self._steady:
             self._ask_schedules(time)
-        _kernels.learn_live(self.words, x, s, allowed, decision.action, decision.propensity, reward, luck)
+        self._learn(self.words, x, s, allowed, decision.action, decision.propensity, reward, luck)
 
     @property
     def learned(self) -> int:
         """Rounds learned from, as the policy's state counts them."""
-        return int(self.words[self._extra.start + _kernels.LEARNED])
+        return int(self.words[self._extra.start + layout.LEARNED])
 
     def _ask_schedules(self, time: int) -> None:
         policy = self.policy
         self.words[self._stabilizer] = policy.stabilizer_at(time)
-        self.words[self._plan.start + _kernels.REFIT] = policy.refits_every_round or policy.refits_after(self.learned + 1)
+        self.words[self._plan.start + layout.REFIT] = policy.refits_every_round or policy.refits_after(self.learned + 1)

@@ -13,23 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import _kernels, checks, schedules
+from mebandit import checks, kernels, schedules
 from mebandit.estimators import GUARDS, READS, RECIPES
+from mebandit.kernels import layout, limits
 from mebandit.moments import Moments
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
 
 RULES = {
-    "greedy": _kernels.GREEDY,
-    "ucb": _kernels.UCB,
-    "thompson": _kernels.THOMPSON,
-    "oracle": _kernels.ORACLE,
-    "bayes_oracle": _kernels.BAYES_ORACLE,
-    "robust": _kernels.ROBUST,
-    "uniform": _kernels.UNIFORM,
+    "greedy": layout.GREEDY,
+    "ucb": layout.UCB,
+    "thompson": layout.THOMPSON,
+    "oracle": layout.ORACLE,
+    "bayes_oracle": layout.BAYES_ORACLE,
+    "robust": layout.ROBUST,
+    "uniform": layout.UNIFORM,
 }
 
-CONTEXTS = {"predicted": _kernels.PREDICTED, "blp": _kernels.BLP, "ew_blp": _kernels.EW_BLP, "auto": _kernels.CHOSEN_BLP}
+CONTEXTS = {"predicted": layout.PREDICTED, "blp": layout.BLP, "ew_blp": layout.EW_BLP, "auto": layout.CHOSEN_BLP}
 
 EVERY_ROUND = schedules.EveryRound()
 
@@ -146,7 +147,7 @@ class LinearPolicy:
 
     def _check_size(self) -> None:
         """Whether there is room for a state."""
-        size = self._rows[0] * (_kernels.TERMS + (self.dim + 2) ** 2) + 2 * self.n_actions
+        size = self._rows[0] * (layout.TERMS + (self.dim + 2) ** 2) + 2 * self.n_actions
         if size > MOST_NUMBERS:
             received = f"{self.n_actions} and {self.dim}"
             checks.refuse("n_actions and dim", f"make a memory of at most {MOST_NUMBERS:,} numbers", f"{received}, which make {size:,}")
@@ -186,7 +187,7 @@ class LinearPolicy:
 
     @cached_property
     def tuning(self) -> Floats:
-        epoch = min(self.epoch, _kernels.NEVER)
+        epoch = min(self.epoch, layout.NEVER)
         return np.array([self.ridge, self.width, epoch, self.gamma, self.memory, self.discount], dtype=np.float64)
 
     @cached_property
@@ -227,7 +228,7 @@ class LinearPolicy:
     def plan(self, times: Integers) -> Plan:
         """The schedules written out for a stretch of rounds."""
         times = times if isinstance(times, np.ndarray) else np.empty((0, 0))
-        if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= _kernels.NEVER)).all():
+        if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= layout.NEVER)).all():
             checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
         per_round = callable(self.stabilizer)
         return Plan(
@@ -243,8 +244,8 @@ class LinearPolicy:
         state = LinearState(*(np.zeros(shape) for shape in self._shapes))
         diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         fitted = state.fit[: self.n_fits * k]
-        fitted[:, diagonal] = 1 / self.ridge if self.ridge >= _kernels.LEAST_VARIANCE else 0.0  # the factor of ridge I
-        fitted[:, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
+        fitted[:, diagonal] = 1 / self.ridge if self.ridge >= limits.LEAST_VARIANCE else 0.0  # the factor of ridge I
+        fitted[:, layout.STALE - layout.REPORT_COLUMNS] = 1.0
         return state
 
     @property
@@ -258,12 +259,17 @@ class LinearPolicy:
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         """of the parts of a state"""
         (rows, fits), p = self._rows, self.n_features
-        return (rows, _kernels.row_width(p)), (fits, _kernels.fit_width(p)), (_kernels.LOG_WEIGHTS + self.n_budgets,)
+        return (rows, kernels.row_width(p)), (fits, kernels.fit_width(p)), (layout.LOG_WEIGHTS + self.n_budgets,)
+
+    @cached_property
+    def calibrates(self) -> bool:
+        """Whether it reads a calibrated context, or keeps fits that do."""
+        return self.context != "predicted" or self.n_fits > 1
 
     @property
     def n_fits(self) -> int:
         """Fits per arm: regression calibration and the doubly robust one are kept together."""
-        return 2 if RECIPES[self.method][0] == _kernels.PSEUDO else 1
+        return 2 if RECIPES[self.method][0] == layout.PSEUDO else 1
 
     def check_state(self, state: LinearState) -> None:
         """Refuse what cannot be a state of this policy: compiled code reads and writes it without looking at it."""
@@ -281,34 +287,34 @@ class LinearPolicy:
     def _check_counts(self, state: LinearState) -> None:
         """Refuse counters that count nothing, choices that are none, and means of x̃ that no predictions have."""
         k, extra = self.n_actions, state.extra
-        learned, heads = extra[_kernels.LEARNED], state.sums[: 2 * k + 3, : _kernels.TERMS]
+        learned, heads = extra[layout.LEARNED], state.sums[: 2 * k + 3, : layout.TERMS]
         if not (0 <= learned <= 2**53 and learned == np.floor(learned)):
             checks.refuse("state.extra", "begin with the number of rounds learned", checks.shown(learned))
         if (heads < 0).any():
             checks.refuse("state.sums", "begin with counts and weights of at least 0", checks.shown(heads[(heads < 0).any(axis=1)][0]))
         if self.context != "predicted":
             rows = state.sums[2 * k + 1 : 2 * k + 3]
-            first = np.abs(rows[:, _kernels.TERMS : _kernels.TERMS + self.n_features]).max(axis=1)
-            if (first > _kernels.LARGEST * (1 + 1e-6) * rows[:, _kernels.WEIGHT]).any():
-                checks.refuse("state.sums", f"have means of predictions of at most {_kernels.LARGEST:g} in size", checks.shown(first))
+            first = np.abs(rows[:, layout.TERMS : layout.TERMS + self.n_features]).max(axis=1)
+            if (first > limits.LARGEST * (1 + 1e-6) * rows[:, layout.WEIGHT]).any():
+                checks.refuse("state.sums", f"have means of predictions of at most {limits.LARGEST:g} in size", checks.shown(first))
         if self.rule == "robust":
             self._check_budgets(extra)
 
     def _check_budgets(self, extra: Floats) -> None:
         """Refuse what RobustUCB cannot have come to."""
-        size, total, lowest, highest, choice, share = extra[_kernels.EPOCH_SIZE : _kernels.LOG_WEIGHTS].tolist()
-        begun = extra[_kernels.LEARNED] > 0
+        size, total, lowest, highest, choice, share = extra[layout.EPOCH_SIZE : layout.LOG_WEIGHTS].tolist()
+        begun = extra[layout.LEARNED] > 0
         rules = [
             (0 <= choice < self.n_budgets and choice == int(choice), f"name one of {self.n_budgets} budgets", choice),
-            (0 <= size <= extra[_kernels.LEARNED], "count the rounds of an epoch", size),
-            (-_kernels.LARGEST <= lowest <= highest <= _kernels.LARGEST, "have a range of rewards", (lowest, highest)),
+            (0 <= size <= extra[layout.LEARNED], "count the rounds of an epoch", size),
+            (-limits.LARGEST <= lowest <= highest <= limits.LARGEST, "have a range of rewards", (lowest, highest)),
             (
                 lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6,
                 "have a sum of rewards in their range",
                 total,
             ),
-            (_kernels.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),
-            (extra[_kernels.LOG_WEIGHTS :].max() <= 1.0 / _kernels.LEAST, "have the logarithms of weights", extra[_kernels.LOG_WEIGHTS :]),
+            (limits.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),
+            (extra[layout.LOG_WEIGHTS :].max() <= 1.0 / limits.LEAST, "have the logarithms of weights", extra[layout.LOG_WEIGHTS :]),
         ]
         for kept, rule, received in rules:
             if not kept:
@@ -323,7 +329,7 @@ class LinearPolicy:
             _own(checks.floats("predicted", predicted, (self.dim,))),
             _own(checks.covariance("error_cov", error_cov, self.dim)),
             _own(checks.allowed_actions("allowed", allowed, self.n_actions)),
-            checks.integer("time", time, 1, _kernels.NEVER),
+            checks.integer("time", time, 1, layout.NEVER),
             checks.number("luck", luck, "be in [0, 1]", 0.0, 1.0),
         )
 
@@ -336,8 +342,8 @@ class LinearPolicy:
         if not observation.allowed[action]:
             checks.refuse("action", "be allowed", action)
         propensities = checks.probabilities("propensities", round[2], observation.allowed)
-        if not propensities[action] >= _kernels.LEAST:
-            checks.refuse("propensities", f"be at least {_kernels.LEAST:g} for the action taken", propensities[action])
+        if not propensities[action] >= limits.LEAST:
+            checks.refuse("propensities", f"be at least {limits.LEAST:g} for the action taken", propensities[action])
         return Round(observation, action, propensities, checks.reward(round[3]))
 
     def refit_now(self, state: LinearState) -> None:
@@ -346,9 +352,9 @@ class LinearPolicy:
         self._replace(state, self._refitted(state))
 
     def _refitted(self, state: LinearState) -> LinearState:
-        found, times = _copied(state), state.extra[_kernels.LEARNED]
-        correcting = bool(times >= min(self.correct_from, _kernels.NEVER))
-        _kernels.refit_now(self.spec, self.tuning, correcting, found.sums, found.fit, self.n_features)
+        found, times = _copied(state), state.extra[layout.LEARNED]
+        correcting = bool(times >= min(self.correct_from, layout.NEVER))
+        kernels.refit_now(self.spec, self.tuning, correcting, found.sums, found.fit, self.n_features)
         return found
 
     def _replace(self, state: LinearState, new: LinearState) -> None:
@@ -363,7 +369,7 @@ class LinearPolicy:
         self.check_state(state)
         predicted, error_cov, allowed, time, _ = self._check_observation(observation)
         state, out = LinearState(*map(_own, state)), np.empty(self.n_actions)
-        _kernels.propose_one(
+        kernels.propose_one(
             self.spec,
             self.tuning,
             state.sums,
@@ -383,7 +389,7 @@ class LinearPolicy:
         self.check_state(state)
         (predicted, error_cov, allowed, time, luck), action, propensities, reward = self._check_round(round)
         new = _copied(state)
-        _kernels.learn_one(
+        kernels.learn_one(
             self.spec,
             self.tuning,
             self.stabilizer_at(time),
@@ -397,8 +403,8 @@ class LinearPolicy:
             float(propensities[action]),
             reward,
             luck,
-            self.refits_every_round or self.refits_after(int(state.extra[_kernels.LEARNED]) + 1),
-            min(self.correct_from, _kernels.NEVER),
+            self.refits_every_round or self.refits_after(int(state.extra[layout.LEARNED]) + 1),
+            min(self.correct_from, layout.NEVER),
         )
         self.check_state(new)
         return new
@@ -415,7 +421,7 @@ class LinearPolicy:
         self.check_state(first)
         self.check_state(second)
         merged = LinearState(first.sums + second.sums, first.fit.copy(), first.extra + second.extra)
-        merged.fit[: self.n_fits * self.n_actions, _kernels.STALE - _kernels.REPORT_COLUMNS] = 1.0
+        merged.fit[: self.n_fits * self.n_actions, layout.STALE - layout.REPORT_COLUMNS] = 1.0
         self.check_state(merged)
         merged = self._refitted(merged)
         self.check_state(merged)
@@ -436,7 +442,7 @@ class LinearPolicy:
         if self.method not in ("dr", "auto"):
             return Moments(state.sums[: 2 * k + 1], k, p)
         own = np.concatenate([state.sums[k : 2 * k], np.zeros_like(state.sums[: k + 1])])
-        own[:k, _kernels.COUNT] = state.sums[:k, _kernels.COUNT]
+        own[:k, layout.COUNT] = state.sums[:k, layout.COUNT]
         pull = state.sums[2 * k + 3 : 3 * k + 3, : p * p].reshape(k, p, p)
         own[:k, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:k, :p])
         return Moments(own, k, p)

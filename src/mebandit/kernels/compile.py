@@ -1,7 +1,6 @@
-"""How `_kernels` is compiled for the processor: the decorators, where compiled code is kept, and views of arrays that cost nothing.
+"""How kernels are compiled for the processor: the decorators, where compiled code is kept, and views of arrays that cost nothing.
 
-The engine for graphics processors compiles the same `_kernels` with tools of its own, see `mebandit.cuda.trajectory`. After a change here,
-remove what has been kept: only changes of a function's own file are noticed.
+The GPU engine compiles the same kernels with tools of its own in the place of this module, see `mebandit.cuda.trajectory`.
 """
 
 import sys
@@ -18,6 +17,9 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+
+STAMP = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))).hexdigest()
+"""changes with any file of this package: numba itself notices changes in a function's own file alone, not in what that function calls"""
 
 
 class Entries(IndexDataCacheFile):
@@ -54,7 +56,7 @@ class Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file = Entries(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file = Entries(self._cache_path, self._impl.filename_base, STAMP)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -86,7 +88,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: compile for the processor, and keep what was compiled for the next process."""
 
     def decorated(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(error_model="numpy", **options)(function)
+        dispatcher = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
         if isinstance(dispatcher, Dispatcher):  # else NUMBA_DISABLE_JIT is set
             try:
                 dispatcher._cache = Cache(function)

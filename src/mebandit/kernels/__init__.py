@@ -1,0 +1,100 @@
+"""The compiled functions. Callers use the names listed here; `layout` names the rows and columns of what they read and write.
+
+The rules: scalar loops over small arrays, results written into arguments, no allocation and no exception inside, no randomness but what is
+passed in or counted (`random`). The stepwise faces and the compiled loop call the same functions, so they agree bit for bit.
+
+Imports among these files are relative, since the package is loaded a second time for the GPU, with another `compile`.
+"""
+
+from . import layout, limits
+from .calibrate import calibrate, learn_context
+from .curve import departure, inverse_mills, refit_curve, refit_share
+from .decide import best_of_normals, clip_to_floor, draw
+from .layout import aside_size, fit_width, number_of_fits, room_size, row_width, work_size
+from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
+from .live import decide_calibrated, decide_plain, learn_calibrated, learn_one, learn_plain, propose_one, refit_now
+from .log.calibration import SINGULAR_SPREAD, add_lever, calibrate_rounds
+from .log.counts import add_chance, add_predictions, count_close, count_probabilities
+from .log.crossproducts import add_products
+from .log.faults import mark_faults
+from .log.scores import add_scores, affine
+from .play import play_calibrated, play_plain
+from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
+from .solve import solve_once
+from .world import (
+    EXPONENTIAL,
+    NORMAL,
+    STUDENT_T,
+    TWO_POINT,
+    UNIFORM_NOISE,
+    fill_normals,
+    fill_tape,
+    observe,
+    regrets,
+    reward_of,
+    standardized,
+)
+
+__all__ = [
+    "AUXILIARY",
+    "CENTRAL",
+    "EXPONENTIAL",
+    "LIVE",
+    "NORMAL",
+    "SINGULAR_SPREAD",
+    "STUDENT_T",
+    "TWO_POINT",
+    "UNIFORM_NOISE",
+    "USER",
+    "add_chance",
+    "add_lever",
+    "add_predictions",
+    "add_products",
+    "add_scores",
+    "affine",
+    "aside_size",
+    "best_of_normals",
+    "calibrate",
+    "calibrate_rounds",
+    "clip_to_floor",
+    "count_close",
+    "count_probabilities",
+    "decide_calibrated",
+    "decide_plain",
+    "departure",
+    "draw",
+    "factor_once",
+    "fill_normals",
+    "fill_tape",
+    "fit_width",
+    "inverse_mills",
+    "is_covariance",
+    "layout",
+    "learn_calibrated",
+    "learn_context",
+    "learn_one",
+    "learn_plain",
+    "limits",
+    "mark_faults",
+    "normal_quantile",
+    "number_of_fits",
+    "observe",
+    "pack_errors",
+    "philox",
+    "play_calibrated",
+    "play_plain",
+    "propose_one",
+    "quadratic_form",
+    "refit_curve",
+    "refit_now",
+    "refit_share",
+    "regrets",
+    "reward_of",
+    "room_size",
+    "row_width",
+    "solve_factored",
+    "solve_once",
+    "standardized",
+    "uniform_pair",
+    "work_size",
+]

@@ -1,0 +1,154 @@
+"""The curve of E[x | x~] for skewed contexts, and the share of it that the rewards bear out."""
+
+import math
+
+import numpy as np
+
+from .compile import part, reach, same, seldom, spliced
+from .layout import COUNT, DEPARTING, DEPARTURE_LEFT, DEPARTURE_SQ, LEARNED, LEFT_SQ, N_ACTIONS, TERMS, fit_width, packed_size, row_width
+from .limits import LARGEST_FACTOR
+from .linalg import MIN_PIVOT, dot
+from .random import normal_cdf
+
+# The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
+SKEWNESS_END = 5.0  # standard deviations: what lies further out counts as if it were there
+SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
+LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
+CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
+FIRST_SHARE = 1.0  # before the rewards say anything
+SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
+MOST_SHARE = 2.0  # the curve is cut off, so that more than 1 can be right
+SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
+
+
+@seldom
+def pooled(m, total, squares, noise):
+    """Empirical Bayes for m estimates of things that may be alike, from the sums of them, of their squares and of their variances.
+
+    Returns their mean, and the share of its distance from there that each of them keeps: 1 - variance / spread, at least 0.
+    """
+    if m < 2:
+        return total, 1.0
+    mean = total / m
+    spread = (squares - m * mean * mean) / (m - 1)
+    return mean, max(1.0 - noise / (m * spread), 0.0) if spread > 0.0 else 0.0
+
+
+@seldom
+def bounded_departure(a, alpha, v, s):
+    """`departure`, with a cut off at 3 standard deviations of x~, and h at 3 of the error; none for a negligible error."""
+    if not s > MIN_PIVOT * v:
+        return 0.0
+    far, most = CURVE_END * math.sqrt(v), CURVE_END * math.sqrt(s)
+    h = departure(max(min(a, far), -far), alpha, v, s)
+    return max(min(h, most), -most)
+
+
+@seldom
+def departure(a, alpha, v, s):
+    """h(a) = s (psi(a) + a / v): how far E[x | x~] = x~ + s psi (Tweedie's formula for a normal error of variance s) is from linear.
+
+    psi is the score, the derivative of the log density, of x~ - mu = N(0, V) + alpha (Exp - 1), V = v - alpha^2: with
+    z = (a + alpha) / sqrt(V) - sqrt(V) / alpha, psi(a) = phi(z) / Phi(z) / sqrt(V) - 1 / alpha; mirrored for alpha < 0.
+    """
+    sign = math.copysign(1.0, alpha)
+    a, alpha = sign * a, sign * alpha
+    sd = math.sqrt(v - alpha * alpha)
+    z = (a + alpha) / sd - sd / alpha
+    psi = inverse_mills(z) / sd - 1.0 / alpha
+    return sign * s * (psi + a / v)
+
+
+@seldom
+def inverse_mills(z):
+    """phi(z) / Phi(z); by its continued fraction where both would vanish."""
+    if z < -20.0:
+        return -z + 1.0 / (-z + 2.0 / (-z + 3.0 / (-z + 4.0 / (-z + 5.0 / -z))))
+    return 0.3989422804014327 * math.exp(-0.5 * z * z) / normal_cdf(z)
+
+
+@seldom
+def refit_curve(sums, steady, p, fit, at):
+    """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
+
+    So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
+    of h = a^3 - 3 v a, with the variance mean h^2 / n. The skewness g = k3 / v^1.5 is drawn to its mean over the coordinates by `pooled`,
+    and taken as far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
+    """
+    width, n = row_width(p), sums[steady + COUNT]
+    cubes, squares = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
+    signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
+    m, total, square, noise, k = 0, 0.0, 0.0, 0.0, 0
+    for i in range(p):
+        v = variance_of(sums, steady, i, k, p)
+        curve[i] = 0.0
+        if v > 0.0 and signal[k] > 0.0:
+            g = cubes[i] / (n * v * math.sqrt(v))
+            m += 1
+            total += g
+            square += g * g
+            noise += squares[i] / v / v / v / (n * n)  # one at a time: the cube of a small v may vanish
+        k += p - i
+    if m == 0:
+        return
+    mean, kept = pooled(m, total, square, noise)
+    doubt = SKEWNESS_DOUBT * noise / m * (kept + (1.0 - kept) / m)
+    k = 0
+    for i in range(p):
+        v = variance_of(sums, steady, i, k, p)
+        if v > 0.0 and signal[k] > 0.0:
+            g = mean + kept * (cubes[i] / (n * v * math.sqrt(v)) - mean)
+            if g * g > doubt:
+                k3 = (1.0 - doubt / (g * g)) * abs(g)
+                alpha = min((0.5 * k3) ** (1.0 / 3.0) * math.sqrt(v), math.sqrt(signal[k]))
+                if alpha * alpha > LEAST_SKEWED * v:
+                    curve[i] = math.copysign(alpha, g)
+        k += p - i
+
+
+@spliced
+def variance_of(sums, steady, i, k, p):
+    """The variance of coordinate i of x~, whose square is the k-th product."""
+    share = 1.0 / sums[steady + COUNT]
+    mean = sums[steady + TERMS + i] * share
+    return sums[steady + TERMS + p + k] * share - mean * mean
+
+
+@spliced
+def learn_share(spec, sums, fit, extra, seen, p, action, reward):
+    """What the reward of a round says of the share lambda of the curve that is right, into the last row of the sums.
+
+    With theta of the action taken, e = r - theta'x^ + lambda theta'h is what the linear predictor leaves, and lambda theta'h should explain
+    it: sums of 1, e^2, (theta'h)^2 and theta'h e. Rounds without a departure h say nothing.
+    """
+    n_actions = spec[N_ACTIONS]
+    if extra[LEARNED] < SHARE_FROM * p * n_actions:
+        return
+    e, departed = reward, 0.0
+    start, end = reach(action, n_actions)
+    for b in range(start, end):
+        if same(b, action):
+            theta = part(fit, b * fit_width(p), p)
+            departed = dot(theta, part(seen, p, p), p)
+            e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
+    if departed != 0.0 and abs(e) <= LARGEST_FACTOR:
+        row = sums.size - row_width(p)
+        sums[row + DEPARTING] += 1.0
+        sums[row + LEFT_SQ] += e * e
+        sums[row + DEPARTURE_SQ] += departed * departed
+        sums[row + DEPARTURE_LEFT] += departed * e
+
+
+@spliced
+def refit_share(spec, sums, fit, p):
+    """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
+
+    Ridge regression about 1: the posterior mean with a prior of standard deviation 1/2.
+    """
+    row = sums.size - row_width(p)
+    if sums[row + DEPARTING] > 0.0:
+        kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
+        information = sums[row + DEPARTURE_SQ] + kappa
+        if 0.0 < information < np.inf:
+            share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
+            fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)

@@ -1,0 +1,206 @@
+"""From a fit to the action probabilities of a round, and the draw."""
+
+import math
+
+import numpy as np
+
+from .compile import jit, part, quotient, seldom, spliced
+from .layout import (
+    BAYES_ORACLE,
+    CHOICE,
+    EVIDENCE,
+    EVIDENCE_SQ,
+    GREEDY,
+    INTERCEPT,
+    N_ACTIONS,
+    ORACLE,
+    PSEUDO,
+    READS,
+    READS_BETTER,
+    READS_ROBUST,
+    ROBUST,
+    RULE,
+    THOMPSON,
+    UNIFORM,
+    WEIGHTING,
+    WIDTH,
+    fit_width,
+    packed_size,
+)
+from .limits import LEAST
+from .linalg import dot, quadratic_form
+from .random import normal_cdf
+from .sums import EVIDENCE_NEEDED
+
+
+@spliced
+def clip_to_floor(probabilities, allowed, floor):
+    """p_a = floor + (1 - n floor) e_a / sum e with e = max(p - floor, 0), among the n allowed actions; 0 elsewhere.
+
+    A vector that keeps the floor is left as it is; certainty about one action becomes 1 - (n - 1) floor for it.
+    """
+    n, total = 0, 0.0
+    for a in range(probabilities.size):
+        if allowed[a]:
+            n += 1
+            total += max(probabilities[a] - floor, 0.0)
+    for a in range(probabilities.size):
+        if not allowed[a]:
+            probabilities[a] = 0.0
+        elif total > 0.0:
+            probabilities[a] = min(floor + (1.0 - n * floor) * quotient(max(probabilities[a] - floor, 0.0), total), 1.0)
+        else:
+            probabilities[a] = 1.0 / n
+
+
+@spliced
+def choose_best(scores, allowed, out):
+    """Probability one for the largest score among the allowed; equal scores share it, so that labels never decide."""
+    best, ties = -np.inf, 0
+    for a in range(out.size):
+        if allowed[a] and scores[a] > best:
+            best, ties = scores[a], 0
+        if allowed[a] and scores[a] == best:
+            ties += 1
+    for a in range(out.size):
+        out[a] = 1.0 / ties if allowed[a] and scores[a] == best else 0.0
+
+
+@jit
+def best_of_normals(work, allowed, out):
+    """out[a] = P(s_a is the largest) for independent s_b ~ N(mean_b, sd_b^2), b allowed; `work` holds the means, then the sds.
+
+    Two arms: the exact normal probability. More: the integral of f_a(s) prod_{b != a} F_b(s) by eight-point Gauss-Legendre on
+    panels cut where any arm's distribution bends, over the range where the maximum can lie. What it returns is normalised and is
+    itself what the action is drawn from.
+    """
+    n_actions, sd = out.size, out.size
+    n, first, second = 0, -1, -1
+    low, high = -np.inf, -np.inf
+    for a in range(n_actions):
+        out[a] = 0.0
+        if allowed[a]:
+            n += 1
+            second = first
+            first = a
+            low = max(low, work[a] - 8.0 * work[sd + a])
+            high = max(high, work[a] + 8.0 * work[sd + a])
+    if n == 1:
+        out[first] = 1.0
+        return
+    if n == 2:
+        variance = work[sd + first] * work[sd + first] + work[sd + second] * work[sd + second]
+        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance)) if variance < np.inf else 0.5
+        out[second] = 1.0 - out[first]
+        return
+    cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, n_actions, low, high)
+    for panel in range(cuts, cuts + n_cuts - 1):
+        half = 0.5 * (work[panel + 1] - work[panel])
+        if half > 0.0:
+            for node in range(8):
+                side = 1.0 if node % 2 else -1.0
+                s = work[panel] + half * (1.0 + side * _NODES[node // 2])
+                everyone = half * _NODE_WEIGHTS[node // 2]
+                for b in range(n_actions):
+                    if allowed[b]:
+                        everyone *= normal_cdf((s - work[b]) / work[sd + b])
+                if everyone > 0.0:
+                    for a in range(n_actions):
+                        if allowed[a]:
+                            z = (s - work[a]) / work[sd + a]
+                            density = math.exp(-0.5 * z * z) * 0.3989422804014327 / work[sd + a]
+                            out[a] += density * everyone / normal_cdf(z)
+    total = 0.0
+    for a in range(n_actions):
+        total += out[a]
+    if not 0.0 < total < np.inf:  # everything lies between two nodes: one mean is far above all others
+        choose_best(work, allowed, out)
+        total = 1.0
+    for a in range(n_actions):
+        out[a] /= total
+
+
+@seldom
+def cut_panels(work, allowed, n_actions, low, high):
+    """Sorted cuts in [low, high], after the means and sds in `work`, at 0, 2, 4 and 8 sds about each arm that may be the best."""
+    n, cuts = 0, 2 * n_actions
+    for a in range(n_actions):
+        mean, sd = work[a], work[n_actions + a]
+        if allowed[a] and mean + 8.0 * sd >= low:
+            for step in (-8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0):
+                cut = min(max(mean + step * sd, low), high)
+                k = cuts + n
+                while k > cuts and work[k - 1] > cut:
+                    work[k] = work[k - 1]
+                    k -= 1
+                work[k] = cut
+                n += 1
+    return n
+
+
+_NODES = (0.1834346424956498, 0.5255324099163290, 0.7966664774136267, 0.9602898564975363)
+_NODE_WEIGHTS = (0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1012285362903763)
+
+
+@spliced
+def robust_earns_more(spec, extra):
+    """Whether the doubly robust fit, acting on x~, has shown that it earns more than the calibrated one, where both may decide."""
+    return spec[READS] == READS_BETTER and extra[EVIDENCE] > EVIDENCE_NEEDED * math.sqrt(extra[EVIDENCE_SQ])
+
+
+@spliced
+def propose(dims, spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, guess, out, work):
+    """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
+
+    `seen` is the calibrated context, or z itself; theta and guess (the environment's parameters and E[x | x~]) are read by the oracles
+    alone.
+    """
+    n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
+    if exploring or rule == UNIFORM:
+        for a in range(n_actions):
+            out[a] = 1.0
+        clip_to_floor(out, allowed, 0.0)
+        return
+    if rule == ORACLE or rule == BAYES_ORACLE:
+        for a in range(n_actions):
+            s = 0.0
+            for i in range(theta.shape[1]):
+                s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
+            work[a] = s
+    else:
+        width = tuning[WIDTH]
+        if rule == ROBUST and extra[CHOICE] > 0.0:
+            width += 2.0 ** (extra[CHOICE] - 1.0)
+        begin, plain = 0, False
+        if spec[WEIGHTING] == PSEUDO:
+            plain = robust_earns_more(spec, extra)
+            begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
+        for a in range(n_actions):
+            row = (begin + a) * fit_width(p)
+            s = dot(part(fit, row, p), z if plain else seen, p)
+            if rule != GREEDY:
+                square = quadratic_form(dims, part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
+                spread = width * math.sqrt(max(square, 0.0))
+                if rule == THOMPSON:
+                    work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
+                else:
+                    s += spread
+            work[a] = s
+    if rule == THOMPSON:
+        best_of_normals(work, allowed, out)
+    else:
+        choose_best(work, allowed, out)
+    clip_to_floor(out, allowed, floor)
+
+
+@spliced
+def draw(probabilities, u):
+    """The action in whose share of (0, 1) the uniform u falls; none that has less than `LEAST`."""
+    total, last = 0.0, 0
+    for a in range(probabilities.size):
+        if probabilities[a] >= LEAST:
+            total += probabilities[a]
+            last = a
+            if u < total:
+                return a
+    return last
