@@ -16,38 +16,118 @@ the share of it that is used; then what rounds are weighed by, see `refit_noise`
 
 from .compile import jit, spliced
 
-# A row of running sums, the memory of a learner: the number of rounds, Σ w, Σ w^2, then the terms w (z, zz', S, r, r^2, z r) summed.
-COUNT, WEIGHT, WEIGHT_SQ, TERMS = 0, 1, 2, 3
+# A row of running sums: the memory that a learner has of an action, see `row_width`.
+COUNT: int = 0  # rounds
+WEIGHT: int = 1  # sum of w
+WEIGHT_SQ: int = 2  # sum of w^2
+TERMS: int = 3  # from here on, sums of w (z, zz', S, r, r^2, z r): features, their products, the error covariance, the reward
 
-# The columns of `spec`, the integers that tell one recipe from another, and what they may say.
-N_ACTIONS, INTERCEPT, WEIGHTING, CORRECTION, RULE, GUARD, ACTS_ON, READS, PRECISION, CURVED, FADES = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-UNIT, INVERSE, PSEUDO = 0, 1, 2  # PSEUDO: two fits are kept, regression calibration and the doubly robust one; READS says which decides
-NO_CORRECTION, PLAYED, OFFERED = 0, 1, 2
-GREEDY, UCB, THOMPSON, ROBUST, ORACLE, BAYES_ORACLE, UNIFORM = 0, 1, 2, 3, 4, 5, 6  # up to ROBUST they learn
-GUARD_AUTO, GUARD_ALWAYS, GUARD_NEVER = 0, 1, 2
-PREDICTED, BLP, EW_BLP, CHOSEN_BLP = 0, 1, 2, 3
-READS_ROBUST, READS_CALIBRATED, READS_BETTER = 0, 1, 2
+# A row of a fit: theta, the packed factor that it was solved from, and at its end:
+REPORT: int = 0  # how it was found, see below
+STALE: int = 1  # whether the sums have moved on since
+KAPPA: int = 2  # the share of the error covariance that was taken out
+REPORT_COLUMNS: int = 3
 
-# A learner's desk, one array of 64-bit words: the columns of `spec`, further integers (CHANGES counts those of the error covariance), where
-# each part begins and the last one ends; then the parts.
-SEED, WARMUP, CORRECT_FROM, CHANGES = 11, 12, 13, 14
-SUMS_AT, FIT_AT, EXTRA_AT, TUNING_AT, PLAN_AT, STABILIZER_AT, THETA_AT, ERROR_COV_AT, ROOM_AT = 15, 16, 17, 18, 19, 20, 21, 22, 23
-DESK_HEAD = ROOM_AT + 2
-NEVER = 2**62  # a time that does not come
-FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision, and of the next reward
+# What a solve reports.
+SOLVED: int = 0
+GUARDED: int = 1  # Fuller's guard decided
+SINGULAR: int = 2  # there is no solution
+UNSOLVED: int = 3  # to be solved with care; never stored
 
-# The columns of `tuning`, the real numbers of a recipe.
-RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
+# `extra`, what a learner counts.
+LEARNED: int = 0  # rounds learned
+EVIDENCE: int = 1  # of two fits: the evidence on which of them earns more
+EVIDENCE_SQ: int = 2  # the sum of its squares
+EPOCH_SIZE: int = 1  # of RobustUCB: rounds of this epoch
+EPOCH_SUM: int = 2  # their rewards
+LOWEST: int = 3  # of all rewards
+HIGHEST: int = 4
+CHOICE: int = 5  # which attack budget is played
+CHOICE_PROB: int = 6  # with which probability it was drawn
+LOG_WEIGHTS: int = 7  # from here on, EXP3's weight of each budget
 
-# What a solve reports, `UNSOLVED` only to itself. A fit's row is theta, the packed factor it was solved from, then: this report, whether
-# the sums have moved on since, and the share kappa of the error covariance that was taken out.
-SOLVED, GUARDED, SINGULAR, UNSOLVED = 0, 1, 2, 3
-REPORT, STALE, KAPPA, REPORT_COLUMNS = 0, 1, 2, 3
+# The last row of the sums of a curved recipe: what the share of the curve is solved from, see `learn_share`.
+DEPARTING: int = 0
+LEFT_SQ: int = 1
+DEPARTURE_SQ: int = 2
+DEPARTURE_LEFT: int = 3
 
-# The columns of `extra`: rounds learned, and RobustUCB's epoch and exponential weights, or the evidence on which fit earns more.
-LEARNED, EPOCH_SIZE, EPOCH_SUM, LOWEST, HIGHEST, CHOICE, CHOICE_PROB, LOG_WEIGHTS = 0, 1, 2, 3, 4, 5, 6, 7
-EVIDENCE, EVIDENCE_SQ = 1, 2
-DEPARTING, LEFT_SQ, DEPARTURE_SQ, DEPARTURE_LEFT = 0, 1, 2, 3  # the sums that the share is solved from
+# `spec`, the integers that tell one recipe from another.
+N_ACTIONS: int = 0
+INTERCEPT: int = 1  # 1 where a feature of ones comes first
+WEIGHTING: int = 2  # how a round counts for the action that was taken
+CORRECTION: int = 3  # what error covariance is taken out
+RULE: int = 4  # how scores become probabilities
+GUARD: int = 5  # when Fuller's guard decides
+ACTS_ON: int = 6  # which context the decision reads
+READS: int = 7  # which of two fits decides
+PRECISION: int = 8  # 1 where rounds count by the precision of their prediction
+CURVED: int = 9  # 1 where the calibration may be curved
+FADES: int = 10  # 1 where old rounds count less
+
+# `spec[WEIGHTING]`
+UNIT: int = 0  # 1
+INVERSE: int = 1  # the inverse of the probability
+PSEUDO: int = 2  # two fits are kept: regression calibration, and the doubly robust one with its pseudo-outcomes
+
+# `spec[CORRECTION]`
+NO_CORRECTION: int = 0
+PLAYED: int = 1  # that of the rounds in which the action was taken
+OFFERED: int = 2  # that of the rounds in which it was allowed, times pi^nd
+
+# `spec[RULE]`; up to ROBUST they learn
+GREEDY: int = 0
+UCB: int = 1
+THOMPSON: int = 2
+ROBUST: int = 3
+ORACLE: int = 4
+BAYES_ORACLE: int = 5
+UNIFORM: int = 6
+
+# `spec[GUARD]`
+GUARD_AUTO: int = 0
+GUARD_ALWAYS: int = 1
+GUARD_NEVER: int = 2
+
+# `spec[ACTS_ON]`
+PREDICTED: int = 0  # x~
+BLP: int = 1  # its best linear predictor of x
+EW_BLP: int = 2  # the same about an exponentially weighted mean
+CHOSEN_BLP: int = 3  # whichever of the two means predicts x~ better
+
+# `spec[READS]`
+READS_ROBUST: int = 0  # the doubly robust fit
+READS_CALIBRATED: int = 1  # regression calibration
+READS_BETTER: int = 2  # the one that earns more, as far as that is known
+
+# `tuning`, the real numbers of a recipe.
+RIDGE: int = 0
+WIDTH: int = 1  # of a bonus or a posterior
+EPOCH: int = 2  # RobustUCB: rounds between restarts
+GAMMA: int = 3  # RobustUCB: EXP3's rate
+MEMORY: int = 4  # rounds over which the exponentially weighted mean averages
+DISCOUNT: int = 5  # what a weight is multiplied with in every later round
+
+# A learner's desk, one array of 64-bit words: first the columns of `spec`, then these integers, then the parts.
+SEED: int = 11
+WARMUP: int = 12
+CORRECT_FROM: int = 13
+CHANGES: int = 14  # of the error covariance, so far
+SUMS_AT: int = 15  # where each part begins, and the last one ends
+FIT_AT: int = 16
+EXTRA_AT: int = 17
+TUNING_AT: int = 18
+PLAN_AT: int = 19
+STABILIZER_AT: int = 20
+THETA_AT: int = 21  # an oracle's own
+ERROR_COV_AT: int = 22  # of the last decision
+ROOM_AT: int = 23  # scratch room
+DESK_HEAD: int = ROOM_AT + 2
+
+# The plan on a desk: what the schedules say.
+FLOOR: int = 0  # of the next decision
+REFIT: int = 1  # after the next reward
+NEVER: int = 2**62  # a time that does not come
 
 
 @spliced
