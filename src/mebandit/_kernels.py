@@ -38,8 +38,8 @@ FLOOR, REFIT = 0, 1  # of the plan, what the schedules say of the next decision,
 # The columns of `tuning`, the real numbers of a recipe.
 RIDGE, WIDTH, EPOCH, GAMMA, MEMORY, DISCOUNT = 0, 1, 2, 3, 4, 5
 
-# What a solve reports, `UNSOLVED` only to itself. A fit's row is theta, the packed factor it was solved from, then: this report, whether the sums have
-# moved on since, and the share kappa of the error covariance that was taken out.
+# What a solve reports, `UNSOLVED` only to itself. A fit's row is theta, the packed factor it was solved from, then: this report, whether
+# the sums have moved on since, and the share kappa of the error covariance that was taken out.
 SOLVED, GUARDED, SINGULAR, UNSOLVED = 0, 1, 2, 3
 REPORT, STALE, KAPPA, REPORT_COLUMNS = 0, 1, 2, 3
 

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from mebandit import _kernels, checks
 from mebandit.values import Booleans, Floats, Integers
 
-
 MOST_ACTIONS = 1 << 20
 """in a log"""
 

@@ -118,7 +118,7 @@ class LinearPolicy:
             object.__setattr__(self, "floor", min(0.2, 0.5 / self.n_actions))
         self._check_floor()
         if not callable(self.refit):
-            object.__setattr__(self, "refit", checks.integer("refit", self.refit, 1))
+            object.__setattr__(self, "refit", checks.integer("refit", self.refit, 1, _kernels.NEVER))
         smallest = 1e-12 if self.rule in ("ucb", "thompson", "robust") else 0.0
         ridge = checks.number("ridge", self.ridge, "be a number " + ("above 0" if smallest else "of at least 0"), smallest)
         object.__setattr__(self, "ridge", ridge)
@@ -297,12 +297,16 @@ class LinearPolicy:
     def _check_budgets(self, extra: Floats) -> None:
         """Refuse what RobustUCB cannot have come to."""
         size, total, lowest, highest, choice, share = extra[_kernels.EPOCH_SIZE : _kernels.LOG_WEIGHTS].tolist()
-        begun = extra[_kernels.LEARNED] > 0
+        begun, slack = extra[_kernels.LEARNED] > 0, 1e-6 * size * max(abs(lowest), abs(highest))
         rules = [
             (0 <= choice < self.n_budgets and choice == int(choice), f"name one of {self.n_budgets} budgets", choice),
             (0 <= size <= extra[_kernels.LEARNED], "count the rounds of an epoch", size),
             (-_kernels.LARGEST <= lowest <= highest <= _kernels.LARGEST, "have a range of rewards", (lowest, highest)),
-            (lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6, "have a sum of rewards in their range", total),
+            (
+                abs(total - (lowest + highest) / 2 * size) <= (highest - lowest) / 2 * size + slack,
+                "have a sum of rewards in its range",
+                total,
+            ),
             (_kernels.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),
             (extra[_kernels.LOG_WEIGHTS :].max() <= 1.0 / _kernels.LEAST, "have the logarithms of weights", extra[_kernels.LOG_WEIGHTS :]),
         ]
