@@ -1,13 +1,14 @@
 """A million hostile calls: of every public function that takes arrays, files or states, with arguments that are mostly wrong.
 
     python scripts/fuzz.py [--calls 1000000] [--seed 1] [--only learner] [--first 0] [--unchecked]
+    python scripts/fuzz.py --seed 1 --first 4321 --calls 1      # once more what was wrong in scene 4321
 
-The library is compiled with bounds checks, into a cache that is thrown away, and called in a child process: if that dies, the call that did
-it is named and the next one goes on. What must hold: a call returns or raises an exception of this library; a state, and an estimate, holds
+Calls come in scenes, of some ten calls each: a learner's short life, the methods of a policy, a file that is spoilt and read. The library
+is compiled with bounds checks, into a cache that is thrown away, and called in a child process: if that dies, its scene is named and the
+next one goes on. What must hold: a call returns or raises an exception of this library; a state, and an estimate, holds
 finite numbers (standard errors apart, where they are documented to be NaN); what was refused has changed nothing. What does not hold is
-listed at the end, once for each place in the code, with the number of a call that shows it: `--first NUMBER --calls 1` makes that one again.
-
-Each call is a function of the seed and its number alone. `--unchecked` takes the ordinary compiled code, which is there at once.
+listed at the end, once for each place in the code, with the number of a scene that shows it. A scene is a function of the seed and its
+number alone. `--unchecked` takes the ordinary compiled code, which is there at once.
 """
 
 import argparse
@@ -37,8 +38,13 @@ NUMBERS = [0.0, 1.0, -1.0, 0.3, 1e-320, -1e-320, 1e-160, 1e-100, 1e-50, -1e-50, 
 NO_NUMBERS = [float("nan"), float("inf"), -float("inf"), 1e51, -1e308]
 THINGS = [
     None, True, "x", "", b"x", [], {}, (), [[1.0], [1.0, 2.0]], 1j, 10**400, -1, 0, 2**63, 1e308, float("nan"), np.float32(1), object(),
-    np.array(["a"]), np.array(None), np.zeros((0, 0)), np.zeros((2, 2, 2, 2)), np.datetime64("2020-01-01"), np.ma.masked_all(2), {"a": 1},
+    np.array(["a"]), np.array(None), np.zeros((0, 0)), np.zeros((2, 2, 2, 2)), np.datetime64("2020-01-01"),
+    np.ma.array([1.0, 2.0], mask=[True, False]), {"a": 1},
 ]  # fmt: skip
+
+
+made = [0]
+"""how many public functions were called"""
 
 
 class Unkept(Exception):
@@ -137,9 +143,10 @@ def finite(*arrays: Any) -> bool:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Exceptions of the library are what we want."""
+    """A call whose refusal is what we want."""
     from mebandit import MebanditError
 
+    made[0] += 1
     with contextlib.suppress(MebanditError):
         yield
 
@@ -148,7 +155,7 @@ def is_decision(pi: Any) -> bool:
     return finite(pi) and bool((np.asarray(pi) >= 0).all()) and abs(float(np.sum(pi)) - 1) < 1e-6
 
 
-# ---- the calls --------------------------------------------------------------------------------------------------------------
+# ---- the scenes -------------------------------------------------------------------------------------------------------------
 
 
 def policy(rng: Rng) -> Any:
@@ -194,6 +201,7 @@ def learner(rng: Rng, folder: Path) -> None:
         sizes = np.array([pick(rng, NUMBERS) for _ in range(int(rng.integers(1, 4)))])
         for _ in range(pick(rng, [3, 8, 40])):
             before, known = live.state, (live.decided, live.learned, live.pending)
+            made[0] += 2
             try:
                 x = np.clip(rng.choice(sizes, d) * rng.normal(size=d), -1e50, 1e50)
                 decision = live.decide(
@@ -313,9 +321,7 @@ def unchanged(first: Any, second: Any) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         a, b = states.leaves(first), states.leaves(second)
-    return len(a) == len(b) and all(
-        repr(x) == repr(y) if not isinstance(x, np.ndarray) else x.tobytes() == y.tobytes() for x, y in zip(a, b)
-    )
+    return all(x.tobytes() == y.tobytes() if isinstance(x, np.ndarray) else repr(x) == repr(y) for x, y in zip(a, b, strict=True))
 
 
 def low_level(rng: Rng, moments: Any) -> None:
@@ -323,7 +329,7 @@ def low_level(rng: Rng, moments: Any) -> None:
     from mebandit import estimators
 
     sums = moments.sums if rng.random() < 0.5 else perhaps(rng, moments.sums, 1.0)
-    sizes = (moments.n_actions, moments.n_features)
+    sizes: Any = (moments.n_actions, moments.n_features)
     if rng.random() < 0.3:
         sizes = tuple(int(n) for n in rng.integers(-1, 6, size=2))
     found = estimators.solve(type(moments)(sums, *sizes), correction=int(rng.integers(3)), ridge=pick(rng, [0.0, 1e-12, 1.0]), strict=True)
@@ -348,6 +354,7 @@ def state_file(rng: Rng, folder: Path) -> None:
             with refusals():
                 found = mb.Learner.load(path)
                 for _ in range(4):
+                    made[0] += 2
                     decision = found.decide(rng.normal(size=found.policy.dim), 0.1)
                     keep(is_decision(decision.propensities), "propensities are a distribution")
                     found.learn(decision, float(rng.normal()))
@@ -408,7 +415,7 @@ def estimating(rng: Rng, folder: Path) -> None:
     """`estimate`, and the methods of what it gives."""
     import mebandit as mb
 
-    log, k, d = log_of(rng)
+    log, k, _ = log_of(rng)
     n = len(log["rewards"])
     given = log | {
         "n_actions": k,
@@ -433,7 +440,7 @@ def moments_in_general(rng: Rng, folder: Path) -> None:
     import mebandit as mb
     from mebandit import denoise
 
-    log, k, d = log_of(rng)
+    log, k, _ = log_of(rng)
     given = {"context": log["predicted"], "actions": log["actions"], "outcome": log["rewards"], "propensities": log["propensities"]}
     given |= {"action": int(rng.integers(-1, k + 1)), "n_actions": k}
     with refusals():
@@ -486,7 +493,7 @@ def analysing(rng: Rng, folder: Path) -> None:
         with contextlib.suppress(Exception):  # what cannot be written as columns is a file of something else
             rows = zip(*(np.asarray(column).tolist() for column in table.values()), strict=False)
             log.write_text("\n".join([",".join(table), *(",".join(map(str, row)) for row in rows)]) + "\n")
-    on_bad = {"on_bad": "set-aside", "set_aside": folder / "bad.csv"} if rng.random() < 0.5 else {}
+    on_bad: dict[str, Any] = {"on_bad": "set-aside", "set_aside": folder / "bad.csv"} if rng.random() < 0.5 else {}
     with refusals():
         found = mb.fit(log, **options, **on_bad, intercept=bool(rng.integers(2)), ridge=pick(rng, [0.0, 1.0]))
         json.loads(found.to_json(), parse_constant=lambda text: keep(False, f"an analysis has no {text}"))
@@ -585,14 +592,12 @@ def measuring(rng: Rng, folder: Path) -> None:
 
     d, n = int(rng.integers(1, 4)), int(rng.choice([0, 2, 5, 40]))
     x = extreme(rng, n, d)
-    truth = x + extreme(rng, n, d) * pick(rng, [1.0, 1e-20])
+    truth = np.clip(x + extreme(rng, n, d) * pick(rng, [1.0, 1e-20]), -1e50, 1e50)
     table = np.abs(rng.random((d + 1, d + 1))) + np.eye(d + 1)
     calls: list[Callable[[], Any]] = [
         lambda: me.from_known(perhaps(rng, covariance(rng, d), 0.3), d),
         lambda: me.from_replicates(perhaps(rng, extreme(rng, n, 3, d), 0.3), averaged=pick(rng, [1, 3, 0])),
-        lambda: me.from_validation(
-            perhaps(rng, x), perhaps(rng, np.clip(truth, -1e50, 1e50)), assume=pick(rng, [None, "classical", "berkson", "linear"])
-        ),
+        lambda: me.from_validation(perhaps(rng, x), perhaps(rng, truth), assume=pick(rng, [None, "classical", "berkson", "linear"])),
         lambda: me.from_variances(perhaps(rng, np.abs(x)), predicted=perhaps(rng, x), truth=perhaps(rng, x + 0.1)),
         lambda: me.from_confusion(perhaps(rng, pick(rng, [table, extreme(rng, d + 1, d + 1)]), 0.3), reference=pick(rng, [None, 0, d + 5])),
         lambda: me.join(me.from_known(covariance(rng, 1), 1), me.from_known(covariance(rng, d), d)),
@@ -657,19 +662,17 @@ def commands(rng: Rng, folder: Path) -> None:
     """Commands that read files, in this process."""
     import click
 
-    from mebandit import cli
+    import mebandit.cli  # noqa: F401  which makes the commands known
+    from mebandit.cli.terminal import commands as command_line
 
     path, content = folder / "given.csv", io.StringIO()
-    table, options, k = columns_of(rng)
-    names = list(table)
+    names = list(columns_of(rng)[0])
     if rng.random() < 0.5:
         names[0] = pick(rng, ["", "=1", "a$b$c", "action", "predicted_9", '"'])
     content.write(",".join(names) + "\n")
-    for t in range(int(rng.integers(0, 20))):
-        content.write(
-            ",".join(str(pick(rng, [0, 1, 0.5, 0.3, 1, *NO_NUMBERS, "x", "", *NUMBERS]) if rng.random() < 0.1 else 0.5) for _ in names)
-            + "\n"
-        )
+    for _ in range(int(rng.integers(0, 20))):
+        cells = (pick(rng, [0, 1, 0.5, "x", "", *NO_NUMBERS, *NUMBERS]) if rng.random() < 0.1 else 0.5 for _ in names)
+        content.write(",".join(map(str, cells)) + "\n")
     path.write_text(content.getvalue())
     state = folder / "state.json"
     state.write_text(pick(rng, ["", "{}", "[]", "[" * 2000, '{"format": "mebandit-learner"}', "null"]))
@@ -682,10 +685,10 @@ def commands(rng: Rng, folder: Path) -> None:
         ["fit", str(folder), "--error-cov", str(path)],
     ]
     with refusals(), contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(click.ClickException):
-        cli.commands.main([*pick(rng, calls)], prog_name="mebandit", standalone_mode=False)
+        command_line.main(pick(rng, calls), prog_name="mebandit", standalone_mode=False)
 
 
-CALLS: dict[str, tuple[Hostile, int]] = {
+SCENES: dict[str, tuple[Hostile, int]] = {
     "learner": (learner, 300),
     "methods": (methods, 300),
     "state_file": (state_file, 60),
@@ -698,94 +701,102 @@ CALLS: dict[str, tuple[Hostile, int]] = {
     "planning": (planning, 10),
     "commands": (commands, 4),
 }
-"""by name: what makes a call, and how often it comes"""
+"""by name: what plays a scene, and how often it comes"""
 
 
-# ---- making them ------------------------------------------------------------------------------------------------------------
+# ---- playing them -----------------------------------------------------------------------------------------------------------
 
 
-def call(number: int, seed: int, folder: Path, only: str | None = None) -> dict[str, Any] | None:
-    """Make one call; what was wrong, if anything was."""
+def play(number: int, seed: int, folder: Path, only: str | None = None) -> dict[str, Any] | None:
+    """Play one scene; what was wrong, if anything was."""
     rng = np.random.default_rng([seed, number])
-    names = [name for name in CALLS if only in (None, name)]
-    weights = np.array([CALLS[name][1] for name in names], dtype=float)
+    names = [name for name in SCENES if only in (None, name)]
+    weights = np.array([SCENES[name][1] for name in names], dtype=float)
     name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            CALLS[name][0](rng, folder)
+            SCENES[name][0](rng, folder)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         ours = [frame for frame in frames if "mebandit" in Path(frame.filename).parts] or frames
         place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
         last = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
-        return {"call": number, "name": name, "error": type(error).__name__, "words": str(error)[:200], "place": place, "last": last}
+        return {"scene": number, "name": name, "error": type(error).__name__, "words": str(error)[:200], "place": place, "last": last}
     return None
 
 
-def child(first: int, end: int, seed: int, only: str | None, shared: Path, folder: Path) -> None:
-    """Make calls; which one it is stands in a shared file, what is wrong goes to standard output."""
-    with open(shared, "r+b") as file, mmap.mmap(file.fileno(), 8) as place:
-        for number in range(first, end):
-            place[:] = struct.pack("q", number)
-            found = call(number, seed, folder, only)
+PLACE = struct.Struct("qq")
+"""the scene that is played, and how many calls were made before it"""
+
+
+def child(first: int, calls: int, seed: int, only: str | None, folder: Path) -> None:
+    """Play scenes from the first one on. Where it stands is in a shared file, what is wrong goes to standard output."""
+    with open(folder / "place", "r+b") as file, mmap.mmap(file.fileno(), PLACE.size) as place:
+        number = first
+        while made[0] < calls:
+            place[:] = PLACE.pack(number, made[0])
+            found = play(number, seed, folder, only)
             if found is not None:
                 print(json.dumps(found), flush=True)
-        place[:] = struct.pack("q", end)
+            number += 1
+        place[:] = PLACE.pack(number, made[0])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--calls", type=int, default=1_000_000, help="how many, or some more: a scene is played to its end")
+    parser.add_argument("--first", type=int, default=0, help="scene")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=list(CALLS))
-    parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--child", type=int, nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=list(SCENES), help="scenes of one kind")
+    parser.add_argument("--unchecked", action="store_true", help="without bounds checks")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        child(*given.child, given.seed, given.only, given.folder / "place", given.folder)
+        child(given.first, given.calls, given.seed, given.only, given.child)
         return
     with tempfile.TemporaryDirectory() as name:
         sys.exit(run(given, Path(name)))
 
 
 def run(given: argparse.Namespace, folder: Path) -> int:
-    """Start child after child until all calls are made; the number of places where something was wrong."""
+    """Start child after child until all calls are made; 1 if something was wrong."""
     from mebandit.progress import progress_bar
 
     environment = os.environ | ({} if given.unchecked else {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder / "cache")})
-    shared, number, end = folder / "place", given.first, given.first + given.calls
+    scene, calls = given.first, 0
     found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     with progress_bar(given.calls, "hostile calls", True) as done:
-        while number < end:
-            shared.write_bytes(struct.pack("q", number))
-            command = [sys.executable, __file__, "--folder", str(folder), "--child", str(number), str(end), "--seed", str(given.seed)]
-            command += ["--only", given.only] if given.only else []
+        while calls < given.calls:
+            (folder / "place").write_bytes(PLACE.pack(scene, 0))
+            command = [sys.executable, __file__, "--child", str(folder), "--first", str(scene), "--calls", str(given.calls - calls)]
+            command += ["--seed", str(given.seed), *(["--only", given.only] if given.only else [])]
             with open(folder / "found", "w+b") as out:
-                process = subprocess.Popen(command, env=environment, stdout=out)
-                counted = number
-                while process.poll() is None:
-                    time.sleep(0.2)
-                    (reached,) = struct.unpack("q", shared.read_bytes())
-                    for _ in range(counted, reached):
+                process, shown = subprocess.Popen(command, env=environment, stdout=out), 0
+                while True:
+                    ended = process.poll() is not None
+                    scene, reached = PLACE.unpack((folder / "place").read_bytes())
+                    for _ in range(shown, reached):
                         done()
-                    counted = max(counted, reached)
+                    if ended:
+                        break
+                    shown = max(shown, reached)
+                    time.sleep(0.2)
                 out.seek(0)
                 wrong = [json.loads(line) for line in out.read().splitlines() if line.startswith(b"{")]
-            (number,) = struct.unpack("q", shared.read_bytes())
-            if process.returncode or number < end:
+            calls += reached
+            if process.returncode:
                 wrong.append(
-                    {"call": number, "name": "?", "error": f"died with {process.returncode}", "words": "", "place": "", "last": ""}
+                    {"scene": scene, "name": "?", "error": f"died with {process.returncode}"}
+                    | dict.fromkeys(["words", "place", "last"], "")
                 )
-                number += 1
+                scene, calls = scene + 1, calls + 1
             for one in wrong:
                 found.setdefault((one["name"], one["error"], one["place"], one["last"]), []).append(one)
     for alike in sorted(found.values(), key=len, reverse=True):
         one = alike[0]
-        print(f"{len(alike)} x {one['name']}: {one['error']} at {one['place']} ({one['last']}), as in call {one['call']}: {one['words']}")
-    print(f"{given.calls:,} calls with seed {given.seed}: {len(found)} places where something was wrong")
+        print(f"{len(alike)} x {one['name']}: {one['error']} at {one['place']} ({one['last']}), as in scene {one['scene']}: {one['words']}")
+    print(f"{calls:,} calls in {scene - given.first:,} scenes with seed {given.seed}: {len(found)} places where something was wrong")
     return min(len(found), 1)
 
 

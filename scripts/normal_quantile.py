@@ -1,4 +1,4 @@
-"""Find the rational function of `mebandit._kernels.central_quantile`, and say how exact it is in floating point.
+"""Find the rational function of `mebandit.kernels.random.central_quantile`, and say how exact it is in floating point.
 
     python scripts/normal_quantile.py            (needs mpmath; takes a minute)
 

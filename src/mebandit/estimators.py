@@ -118,7 +118,7 @@ def _is_singular(matrix: Floats, gram: Floats) -> Booleans:
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = matrix / size[:, :, None] / size[:, None, :]
-    lost = ~np.isfinite(scaled).all(axis=(1, 2))
+    lost = np.asarray(~np.isfinite(scaled).all(axis=(1, 2)))
     values = np.abs(np.linalg.eigvalsh(np.where(lost[:, None, None], 0.0, scaled)))
     return np.asarray(values.min(axis=1) <= 1e-13 * np.maximum(values.max(axis=1), 1.0))
 
@@ -662,7 +662,10 @@ def _assemble(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
 def _clusters(unit: ArrayLike | None, n_rounds: int) -> Integers | None:
     if unit is None:
         return None
-    labels = np.asarray(unit)
+    try:
+        labels = np.asarray(unit)
+    except ValueError:
+        checks.refuse("unit", f"have shape ({n_rounds},)", checks.shown(unit))
     if labels.shape != (n_rounds,):
         checks.refuse("unit", f"have shape ({n_rounds},)", f"shape {labels.shape}")
     try:

@@ -16,6 +16,9 @@ from mebandit.values import Floats, Integers
 
 Schedule = Callable[[int], float]
 
+LAST = 2**62
+"""no round comes later"""
+
 
 @dataclass(frozen=True)
 class Power:
@@ -83,7 +86,7 @@ class Every:
     rounds: int
 
     def __post_init__(self) -> None:
-        checks.integer("Every.rounds", self.rounds, 1)
+        checks.integer("Every.rounds", self.rounds, 1, LAST)
 
     def __call__(self, t: Any) -> Any:
         return np.asarray(t) % self.rounds == 0
@@ -96,7 +99,7 @@ class PowersOf:
     base: int = 2
 
     def __post_init__(self) -> None:
-        checks.integer("PowersOf.base", self.base, 2)
+        checks.integer("PowersOf.base", self.base, 2, LAST)
 
     def __call__(self, t: Any) -> Any:
         if isinstance(t, int):
@@ -115,6 +118,12 @@ class At:
 
     rounds: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.rounds, tuple):
+            checks.refuse("At.rounds", "be a tuple of rounds", checks.shown(self.rounds))
+        for round in self.rounds:
+            checks.integer("At.rounds", round, 1, LAST)
+
     def __call__(self, t: Any) -> Any:
         return np.isin(t, self.rounds)
 
@@ -127,7 +136,7 @@ class Until:
     inner: Callable[[Any], Any] = EveryRound()
 
     def __post_init__(self) -> None:
-        checks.integer("Until.last", self.last, 0)
+        checks.integer("Until.last", self.last, 0, LAST)
 
     def __call__(self, t: Any) -> Any:
         return evaluate(self.inner, t) & (np.asarray(t) <= self.last)

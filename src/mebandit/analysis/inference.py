@@ -29,6 +29,7 @@ from mebandit.estimators import (
     calibrated_products,
     calibration_of,
     check_digits,
+    of_usable_sizes,
     second_moment,
     solve_log,
     with_model_uncertainty,
@@ -158,6 +159,7 @@ def _without_nan(value: Any) -> Any:
     return value
 
 
+@of_usable_sizes()
 def fit(
     log: Any,
     *,

@@ -28,7 +28,7 @@ from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.analysis.source import Block
 from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
 from mebandit.correction import Correction
-from mebandit.estimators import Options, calibrated_products, calibration_of, outcome_regressions, solve_log
+from mebandit.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
 from mebandit.measurement import ErrorModel
 from mebandit.moments import Crossproducts
 from mebandit.progress import Show
@@ -203,6 +203,7 @@ class Settings(TypedDict, total=False):
 def value(log: Any, policy: Mapping[str, Any], **settings: Unpack[Settings]) -> Values: ...
 @overload
 def value(log: Any, policy: Any, **settings: Unpack[Settings]) -> Value: ...
+@of_usable_sizes()
 def value(
     log: Any,
     policy: Any,

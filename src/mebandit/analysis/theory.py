@@ -91,7 +91,7 @@ def _largest_fourth_moment(w: Floats) -> float:
 
 def least_propensity(t: int, known: Constants, *, C1: float = 1.0) -> float:
     """What Theorem 2.1 asks of q_t, the smallest probability so far: C1 max{d (d + log t) / (λ0 t), ξ (d + log t) / (λ0² t)}."""
-    t = checks.integer("t", t, 1)
+    t = checks.integer("t", t, 1, 2**62)
     if not known.signal > 0:
         return inf
     d, grown = known.dim, known.dim + log(t)
@@ -104,7 +104,7 @@ def estimation_bound(t: int, q: float, known: Constants, *, C: float = 1.0, devi
     C (R + R_θ) d/λ0 max{(d + log t)/(q t), (√ν + √ξ)/√d √((d + log t)/(q t))}, and with an estimated Σe (App. F) another
     2 R_θ d/λ0 |Δ_t|, `deviation` being |Δ_t(a)|, the norm of the weighted mean error of Σ̂e so far.
     """
-    t, q = checks.integer("t", t, 1), checks.number("q", q, "be in (0, 1]", 1e-300, 1.0)
+    t, q = checks.integer("t", t, 1, 2**62), checks.number("q", q, "be in (0, 1]", 1e-300, 1.0)
     if not known.signal > 0:
         return inf
     d, lam = known.dim, known.signal
@@ -121,7 +121,7 @@ def regret_from_errors(errors: ArrayLike, known: Constants, *, setting: str, flo
     standard: 2 T0 R_θ + 2/(1-ρ) Σ_{t > T0} [(K-1) p0(t) R_θ + error]; clipped: 2 T0 R_θ + 2 (1 - K p0)/(1-ρ) Σ_{t > T0} error.
     """
     checks.one_of("setting", setting, SETTINGS)
-    warmup = checks.integer("warmup", warmup, 0)
+    warmup = checks.integer("warmup", warmup, 0, 2**62)
     k, rho, bound = known.n_actions, known.error_ratio, known.theta_bound
     if not rho < 1:
         return inf
@@ -150,7 +150,7 @@ def regret_bound(
     """
     checks.one_of("setting", setting, SETTINGS)
     d, k, rho = known.dim, known.n_actions, known.error_ratio
-    horizon, floor = checks.integer("horizon", horizon, 1), _checked_floor(floor, k)
+    horizon, floor = checks.integer("horizon", horizon, 1, 2**62), _checked_floor(floor, k)
     if refit_share is not None:
         checks.number("refit_share", refit_share, "be in (0, 1]", 1e-300, 1.0)
     if not (rho < 1 and known.signal > 0):
@@ -174,7 +174,7 @@ def least_horizon(horizon: int, known: Constants, *, setting: str, floor: float 
     clipped: C max{(d + log T)²/(λ0 p0)², ξ²/λ0⁴ (1 + log T / d)²}.
     """
     checks.one_of("setting", setting, SETTINGS)
-    horizon, floor = checks.integer("horizon", horizon, 1), _checked_floor(floor, known.n_actions)
+    horizon, floor = checks.integer("horizon", horizon, 1, 2**62), _checked_floor(floor, known.n_actions)
     checks.number("refit_share", refit_share, "be in (0, 1]", 1e-300, 1.0)
     if not known.signal > 0:
         return inf

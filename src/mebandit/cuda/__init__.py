@@ -1,4 +1,4 @@
-"""Simulation on a graphics processor: one thread plays one trajectory, with all its memory at hand, by the functions of `_kernels`.
+"""Simulation on a GPU: one thread plays one trajectory, with all its memory at hand, by the functions of `mebandit.kernels`.
 
 The source is the processor's; only the compiler's tools differ, and the loop: a thread draws what a round has in store when it comes to
 it (the same counted random numbers), where the processor fills tapes for all policies. So both engines meet the same luck and agree up to

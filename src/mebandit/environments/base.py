@@ -64,14 +64,9 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
             checks.refuse(what, f"have 1 or {rounds} entries", len(array))
         return array if array.flags.carray else array.copy()
 
+    checks.regular(f"{name} allowed", given.allowed)
     allowed = np.asarray(given.allowed)
-    if (
-        allowed.dtype != np.bool_
-        or allowed.ndim != 2
-        or allowed.shape[1] != k
-        or len(allowed) not in (1, rounds)
-        or not allowed.any(1).all()
-    ):
+    if allowed.dtype != np.bool_ or allowed.shape not in ((1, k), (rounds, k)) or not allowed.any(axis=1).all():
         checks.refuse(f"{name} allowed", f"be booleans of shape (1 or {rounds}, {k}) that allow an action", checks.shown(given.allowed))
     covariances = checks.regular(f"{name} error_cov", given.error_cov)
     if covariances.ndim != 3 or not len(covariances):
@@ -80,6 +75,7 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
     for field, values in (("uniform", uniform), ("luck", luck)):
         if not ((values > 0) & (values < 1)).all():
             checks.refuse(f"{name} {field}", "be in (0, 1)", checks.shown(values))
+    checks.regular(f"{name} component", given.component)
     component = np.asarray(given.component)
     if component.shape != (rounds,) or component.dtype.kind not in "iu":
         checks.refuse(f"{name} component", "have a whole number for each round", checks.shown(given.component))

@@ -60,7 +60,7 @@ class Estimated(Wrapped):
         products = np.cumsum(z[:, :, None] * z[:, None, :], axis=0)[first - 1 :]
         scatter = products / np.arange(first, last + 1)[:, None, None]  # estimates the identity, pair after pair
         times = np.arange(stretch.start + 1, stretch.stop + 1)
-        known = np.array([self.pairs_at(int(t)) - first for t in times])
+        known = np.array([self.pairs_at(int(t)) - first for t in times], dtype=np.int64)
         level = tape.component % len(tape.error_cov)
         pieces, component = np.unique(np.stack([level, known]), axis=1, return_inverse=True)
         roots = np.stack([square_root(s) for s in tape.error_cov])[pieces[0]]

@@ -119,7 +119,7 @@ class LinearPolicy:
             object.__setattr__(self, "floor", min(0.2, 0.5 / self.n_actions))
         self._check_floor()
         if not callable(self.refit):
-            object.__setattr__(self, "refit", checks.integer("refit", self.refit, 1))
+            object.__setattr__(self, "refit", checks.integer("refit", self.refit, 1, layout.NEVER))
         smallest = 1e-12 if self.rule in ("ucb", "thompson", "robust") else 0.0
         ridge = checks.number("ridge", self.ridge, "be a number " + ("above 0" if smallest else "of at least 0"), smallest)
         object.__setattr__(self, "ridge", ridge)
@@ -303,14 +303,14 @@ class LinearPolicy:
     def _check_budgets(self, extra: Floats) -> None:
         """Refuse what RobustUCB cannot have come to."""
         size, total, lowest, highest, choice, share = extra[layout.EPOCH_SIZE : layout.LOG_WEIGHTS].tolist()
-        begun = extra[layout.LEARNED] > 0
+        begun, slack = extra[layout.LEARNED] > 0, 1e-6 * size * max(abs(lowest), abs(highest))
         rules = [
             (0 <= choice < self.n_budgets and choice == int(choice), f"name one of {self.n_budgets} budgets", choice),
             (0 <= size <= extra[layout.LEARNED], "count the rounds of an epoch", size),
             (-limits.LARGEST <= lowest <= highest <= limits.LARGEST, "have a range of rewards", (lowest, highest)),
             (
-                lowest * size - abs(total) * 1e-6 <= total <= highest * size + abs(total) * 1e-6,
-                "have a sum of rewards in their range",
+                abs(total - (lowest + highest) / 2 * size) <= (highest - lowest) / 2 * size + slack,
+                "have a sum of rewards in its range",
                 total,
             ),
             (limits.LEAST <= share <= 1 + 1e-9 or not begun, "have the probability of its budget", share),

@@ -1,0 +1,189 @@
+"""Hostile calls: no crash, no exception but ours, nothing that is not finite, nothing changed by a refusal; see `scripts/fuzz.py`."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mebandit as mb
+from mebandit import states
+from mebandit.environments import Gaussian, Misreported
+from mebandit.files import seal
+from mebandit.values import LinearState, Observation, Round, Stretch, Tape
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz.py"
+
+
+def fuzz() -> Any:
+    spec = importlib.util.spec_from_file_location("fuzz", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCENES = [("learner", 60), ("methods", 60), ("state_file", 20), ("estimating", 80), ("measuring", 40)]
+
+
+@pytest.mark.parametrize(("kind", "scenes"), SCENES)
+def test_hostile_calls_are_refused(kind: str, scenes: int, tmp_path: Path) -> None:
+    play = fuzz().play
+    assert [found for number in range(scenes) if (found := play(number, 0, tmp_path, kind)) is not None] == []
+
+
+def test_the_script_goes_through_scenes_of_all_kinds() -> None:
+    command = [sys.executable, str(SCRIPT), "--calls", "300", "--seed", "7", "--unchecked"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 places where something was wrong" in done.stdout
+
+
+def observation(**changes: Any) -> Observation:
+    return Observation(np.array([1.0, 2.0]), 0.1 * np.eye(2), np.ones(2, dtype=np.bool_))._replace(**changes)
+
+
+def finished(**changes: Any) -> Round:
+    return Round(observation(), 0, np.array([0.5, 0.5]), 1.0)._replace(**changes)
+
+
+NOT_ROUNDS: list[tuple[str, Any]] = [
+    ("action", finished(action=-1)),
+    ("action", finished(action=2)),
+    ("action", finished(action=0.5)),
+    ("action", finished(observation=observation(allowed=np.array([False, True])))),
+    ("predicted", finished(observation=observation(predicted=np.ones(50)))),
+    ("predicted", finished(observation=observation(predicted=np.array([np.nan, 1.0])))),
+    ("error_cov", finished(observation=observation(error_cov=np.eye(9)))),
+    ("allowed", finished(observation=observation(allowed=np.ones(70, dtype=np.bool_)))),
+    ("time", finished(observation=observation(time=0))),
+    ("luck", finished(observation=observation(luck=np.nan))),
+    ("propensities", finished(propensities=np.array([1e-320, 1.0]))),
+    ("propensities", finished(propensities=np.ones(1))),
+    ("reward", finished(reward=np.inf)),
+    ("round", "round"),
+]
+
+
+@pytest.mark.parametrize(("names", "round"), NOT_ROUNDS)
+def test_a_round_that_there_cannot_be_is_refused(names: str, round: Any) -> None:
+    policy = mb.meb_dr(2, 2)
+    state = policy.update(policy.init(), finished())
+    before = states.copied(state)
+    calls: list[Callable[[], object]] = [
+        lambda: policy.update(state, round),
+        lambda: policy.advance(state, round),
+        lambda: mb.replay(policy, [round]),
+    ]
+    for call in calls:
+        with pytest.raises(mb.InvalidInput, match=rf"{names}.* must .+; got"):
+            call()
+    assert states.same(state, before)
+
+
+def test_what_cannot_be_a_state_is_refused() -> None:
+    policy = mb.robust_ucb(2, 2, horizon=50)
+    good = policy.update(policy.init(), finished())
+    away = good.extra.copy()
+    away[5] = 1e9
+    wrong: list[Any] = [
+        tuple(good),
+        good._replace(extra=away),
+        good._replace(sums=good.sums[:-1]),
+        good._replace(sums=good.sums.astype(np.float32)),
+        good._replace(sums=np.asfortranarray(good.sums)),
+        good._replace(fit=np.full_like(good.fit, np.nan)),
+        LinearState(good.sums, good.fit, good.extra[:3]),
+    ]
+    for state in wrong:
+        calls: list[Callable[[], object]] = [
+            lambda: policy.propensities(state, observation()),  # noqa: B023
+            lambda: policy.update(state, finished()),  # noqa: B023
+            lambda: policy.refit_now(state),  # noqa: B023
+            lambda: policy.theta(state),  # noqa: B023
+            lambda: policy.moments(state),  # noqa: B023
+        ]
+        for call in calls:
+            with pytest.raises(mb.InvalidInput, match=r"^state.* must .+; got"):
+                call()
+
+
+def test_a_state_file_cannot_point_anywhere(tmp_path: Path) -> None:
+    """EXP3's choice of a budget is an index; a file that is well sealed may still hold 1e9 there."""
+    path = tmp_path / "state.json"
+    mb.Learner(mb.robust_ucb(2, 1, horizon=50)).save(path)
+    body = json.loads(path.read_text())
+    del body["sha256"]
+    body["state"]["tuple"][2]["array"][5] = 1e9
+    path.write_text(seal(body) + "\n")
+    with pytest.raises(mb.LogError, match="budgets"):
+        mb.Learner.load(path)
+
+
+def test_a_policy_needs_a_budget_and_room() -> None:
+    with pytest.raises(mb.InvalidInput, match="n_budgets must be a whole number from 1 to 1000; got 0"):
+        mb.policies.LinearPolicy(name="x", n_actions=2, dim=2, method="ridge", rule="robust", n_budgets=0)
+    with pytest.raises(mb.InvalidInput, match="n_actions and dim must make a memory"):
+        mb.meb(10**9, 2)
+
+
+@pytest.mark.parametrize("change", [{"component": np.full(9, 10**6)}, {"carry_index": 99}, {"theta": np.ones((1, 2, 1))}])
+def test_a_tape_that_points_nowhere_is_not_played(change: dict[str, Any]) -> None:
+    class Own:
+        n_actions, dim = 2, 5
+
+        def tape(self, stretch: Stretch) -> Tape:
+            return Gaussian(error_cov=np.stack([np.eye(5), 2 * np.eye(5)])).tape(stretch)._replace(**change)
+
+    with pytest.raises(mb.InvalidInput, match=r"Own.tape \w+ must"):
+        mb.simulate_log(Own(), mb.meb(2, 5), horizon=9, seed=1)
+    with pytest.raises(mb.InvalidInput, match=r"Own.tape \w+ must"):
+        mb.simulate(Misreported(world=Own(), factor=2.0), [mb.meb(2, 5)], horizon=9, replicates=1, workers=1)
+
+
+# ---- nothing that is not finite ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variances", [[1e-310], [1e-310, 0.1], [1e-160, 1e-101]])
+@pytest.mark.parametrize("make", [mb.meb_dr, mb.meb, lambda k, d: mb.meb(k, d, ridge=0.0, guard="always")])
+def test_a_negligible_error_variance_is_none(variances: list[float], make: Any) -> None:
+    """The same decisions and the same state, bit for bit, as with a variance of 0; live, from a journal's decisions and from a file."""
+    d, rng = len(variances), np.random.default_rng(0)
+    small, none = (mb.Learner(make(2, d), seed=1) for _ in range(2))
+    for _ in range(60):
+        x, reward = rng.normal(size=d), float(rng.normal())
+        for learner, error in ((small, variances), (none, np.where(np.array(variances) < 1e-100, 0.0, variances))):
+            learner.learn(learner.decide(x, error), reward)
+    assert states.same(small.state, none.state)
+    assert all(np.isfinite(part).all() for part in small.state)
+
+
+def test_a_negligible_error_variance_is_none_in_a_log() -> None:
+    rng = np.random.default_rng(0)
+    x, actions, rewards = rng.normal(size=(80, 2)), rng.integers(2, size=80), rng.normal(size=80)
+    pi = np.full(80, 0.5)
+    small, none = (mb.estimate(x, actions, rewards, pi, [v, 0.1], method="dr") for v in (1e-310, 0.0))
+    assert np.array_equal(small.theta, none.theta)
+    assert np.array_equal(small.covariance, none.covariance)
+    log = {"predicted_0": x[:, 0], "predicted_1": x[:, 1], "action": actions, "reward": rewards, "propensity": pi, "b": np.full(80, 0.1)}
+    by_round = [mb.fit(log | {"a": np.full(80, v)}, error_columns=["a", "b"], workers=1, progress=False) for v in (1e-310, 0.0)]
+    assert np.array_equal(by_round[0].estimates["dr"].theta, by_round[1].estimates["dr"].theta)
+
+
+@pytest.mark.parametrize("propensity", [1e-320, 1e-13])
+def test_the_smallest_propensity_is_the_same_everywhere(propensity: float) -> None:
+    x, actions, rewards = np.ones((3, 1)), np.array([0, 1, 0]), np.ones(3)
+    pi = np.array([0.5, propensity, 0.5])
+    with pytest.raises(mb.InvalidInput, match="propensities must be from 1e-12 to 1 for the action taken"):
+        mb.estimate(x, actions, rewards, pi, 0.1, method="dr")
+    log = {"predicted_0": x[:, 0], "action": actions, "reward": rewards, "propensity": pi}
+    for call in (mb.fit, lambda log, **o: mb.value(log, "uniform", **o)):
+        with pytest.raises(mb.LogError, match="1e-12"):
+            call(log, error_cov=0.1, workers=1, progress=False)
