@@ -366,7 +366,7 @@ GRID = "\n".join(f"{name} = {list(range(1, 101))}" for name in ("error_cov", "no
         (
             '"Gaussian"',
             f'"Gaussian"\nhold = {10**30}',
-            "hold must be a whole number from 1 to 9223372036854775807; got 1000000000000000000",
+            "hold must be a whole number from 1 to 4294967295; got 1000000000000000000",
         ),
         (
             'kind = "Gaussian"\n\n[grid]',

@@ -12,7 +12,7 @@ LEAST = 1e-12
 # The probabilities of a stored round may be rounded: their sum may differ from 1 by this.
 ROUNDED = 1e-3
 
-# Products of two numbers of this size are finite: what is larger is no evidence, and no variance.
+# Products of two numbers of this size are finite, and with usable ones: what is larger is no solution, and no evidence.
 LARGEST_FACTOR = 1e100
 
 # Sums of numbers of at most this size are finite.

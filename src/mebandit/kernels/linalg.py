@@ -6,7 +6,7 @@ import numpy as np
 
 from .compile import jit, part, quotient, seldom, spliced
 from .layout import SINGULAR, SOLVED, n_features, packed_size
-from .limits import LARGEST, LEAST_VARIANCE
+from .limits import LARGEST, LARGEST_FACTOR, LEAST_VARIANCE
 
 MIN_PIVOT = 1e-12
 
@@ -80,7 +80,7 @@ def solve_factored(a, p, b):
         for i in range(1, p - k):
             s -= a[row + i] * b[k + i]
         b[k] = s
-        outside += not abs(s) <= LARGEST
+        outside += not abs(s) <= LARGEST_FACTOR
     return outside == 0
 
 

@@ -20,7 +20,7 @@ from .layout import (
     packed_size,
     row_width,
 )
-from .limits import LARGEST
+from .limits import LARGEST, LARGEST_FACTOR
 from .linalg import above, clearly_above, copy, factor, factor_once, is_within, solve_factored, solve_indefinite, write_corrected
 from .sums import take_out
 
@@ -128,7 +128,7 @@ def solve_aside(report, arm, ridge, correction, guard, sums, fit, p, n_actions, 
         report, kappa = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
         copy(found, kept, size)
         copy(target, theta, p)
-        if not is_within(theta, p, LARGEST):
+        if not is_within(theta, p, LARGEST_FACTOR):
             report = SINGULAR
     if report == SINGULAR:
         for k in range(p + size):
