@@ -97,7 +97,7 @@ TILE = 17 * EVEN  # whose products are taken at a time
 CLASSES = 16  # into which a stretch may be sorted: in more there would be too few rounds
 
 _MIN_PIVOT = 1e-12
-# Products of two numbers of this size are finite: what is larger is no evidence, and no variance.
+# Products of two numbers of this size are finite, and with usable ones: what is larger is no solution, and no evidence.
 _LARGEST_FACTOR = 1e100
 # Sums of numbers of at most this size are finite.
 _LARGEST_SUM = 1e300
@@ -291,7 +291,7 @@ def solve_factored(a, p, b):
         for i in range(1, p - k):
             s -= a[row + i] * b[k + i]
         b[k] = s
-        outside += not abs(s) <= LARGEST
+        outside += not abs(s) <= _LARGEST_FACTOR
     return outside == 0
 
 
@@ -471,7 +471,7 @@ def solve_aside_of(p, report, arm, ridge, correction, guard, sums, fit, n_action
         report, kappa = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
         copy(found, kept, size)
         copy(target, theta, p)
-        if not is_within(theta, p, LARGEST):
+        if not is_within(theta, p, _LARGEST_FACTOR):
             report = SINGULAR
     if report == SINGULAR:
         for k in range(p + size):

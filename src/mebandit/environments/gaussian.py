@@ -41,6 +41,8 @@ class Gaussian(Drawn):
         theta = checks.floats("theta", self.theta, (None, None))
         checks.integer("the number of rows of theta", theta.shape[0], 2)
         d = theta.shape[1]
+        for name in ("mean", "error_cov"):
+            checks.regular(name, getattr(self, name))
         mean = self.mean if np.ndim(self.mean) else np.full(d, checks.number("mean", self.mean))
         errors = self.error_cov
         if np.ndim(errors) == 3:
