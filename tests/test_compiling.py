@@ -32,7 +32,8 @@ def test_it_works_where_nothing_can_be_written(tmp_path: Path) -> None:
     """Neither beside the package nor in the home: what should be folders there are files."""
     package = tmp_path / "site" / "mebandit"
     shutil.copytree(Path(mebandit.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "__pycache__").touch()
+    for folder in {path.parent for path in package.rglob("*.py")}:
+        (folder / "__pycache__").touch()
     (tmp_path / "home").touch()
     home = str(tmp_path / "home")
     found = run(CALL, PYTHONPATH=str(package.parent), HOME=home, XDG_CACHE_HOME=home, NUMBA_CACHE_DIR=home, PYTHONDONTWRITEBYTECODE="1")

@@ -243,7 +243,7 @@ def test_output_that_cannot_be_written_is_a_sentence(folder: Path) -> None:
         process = run(*FIT, stdout=full)
         said = process.communicate()[1]
     assert process.returncode == 1
-    assert said == "mebandit: files and output must be such that can be read or written; got one (No space left on device).\n"
+    assert said == "mebandit: the output must be one that can be read or written; got: No space left on device.\n"
 
 
 @pytest.mark.parametrize("kind", [(), ("--json",)])

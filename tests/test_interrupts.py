@@ -1,6 +1,7 @@
 """Interrupts, threads and forks: a learner and its journal agree after each of them, bit for bit."""
 
 import copy
+import gc
 import os
 import pickle
 import random
@@ -64,6 +65,7 @@ class Strikes:
         self.count, self.armed = 0, False
 
     def __enter__(self) -> "Strikes":
+        gc.disable()  # finalizers of others run as unfinished calls are, and swallow what strikes them
         self.before = signal.signal(signal.SIGALRM, self.strike)
         self.again()
         return self
@@ -72,6 +74,7 @@ class Strikes:
         self.longest = 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self.before)
+        gc.enable()
 
     def again(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, self.rng.uniform(min(1e-6, self.longest), self.longest))
@@ -108,6 +111,13 @@ def use(learner: mb.Learner, rng: random.Random, x: Any) -> None:
         learner.forget(rng.choice(waiting))
 
 
+def warm_up(policy: Any, x: Any) -> None:
+    """Compile what is going to be struck: numba keeps its lock for ever where an exception strikes as it is taken."""
+    learner, rng = mb.Learner(policy), random.Random(0)
+    for _ in range(40):
+        use(learner, rng, x)
+
+
 def replayed(learner: mb.Learner, policy: Any, journal: Path) -> tuple[Any, ...]:
     """What a fresh learner knows that reads the journal."""
     learner.close()
@@ -121,6 +131,7 @@ def test_interrupted_calls_leave_a_journal_that_says_what_the_learner_knows(tmp_
     """Hundreds of strikes on each learner, at any moment of any call, also while it mends what the last one broke."""
     policy, rng, struck = POLICIES[name](), random.Random(f"{name} {durable}"), 0
     x = np.random.default_rng(1).normal(1, 1, (7, 2))
+    warm_up(policy, x)
     for run in range(12):
         path = tmp_path / f"{run}.jsonl"
         learner = mb.Learner(policy, seed=run, journal=path, durable=durable)
@@ -142,8 +153,8 @@ def test_interrupted_calls_without_a_journal_learn_each_reward_once(name: str) -
     """The number of rounds in the state, the count of rewards and the decisions that wait go together."""
     policy, rng = POLICIES[name](), random.Random(name)
     x = np.random.default_rng(1).normal(1, 1, (7, 2))
+    warm_up(policy, x)
     learner = mb.Learner(policy, seed=1)
-    use(learner, rng, x)
     with Strikes(1e-4, rng) as strikes:
         while strikes.count < 500:
             strikes.within(lambda: use(learner, rng, x))

@@ -314,7 +314,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
 def test_output_to_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command("--version"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert one_sentence(done).startswith("mebandit: the output must be one that can be written; got: ")
+    assert one_sentence(done).startswith("mebandit: the output must be one that can be read or written; got: ")
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def main() -> None:
         sys.exit(UNREAD)
     except OSError as error:
         _print_no_more()
-        sys.exit(f"mebandit: files and output must be such that can be read or written; got {error.filename or 'one'} ({error.strerror}).")
+        sys.exit(f"mebandit: {error.filename or 'the output'} must be one that can be read or written; got: {error.strerror or error}.")
 
 
 def _print_no_more() -> None:
