@@ -12,7 +12,7 @@ from .curve import departure, inverse_mills, refit_curve, refit_share
 from .decide import best_of_normals, clip_to_floor, draw
 from .layout import aside_size, fit_width, number_of_fits, room_size, row_width, work_size
 from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
-from .live import decide_calibrated, decide_plain, learn_calibrated, learn_one, learn_plain, propose_one, refit_now
+from .live import learn_one, live_program, propose_one, refit_now
 from .log.calibration import SINGULAR_SPREAD, add_lever, calibrate_rounds
 from .log.counts import add_chance, add_predictions, count_close, count_probabilities
 from .log.crossproducts import add_products
@@ -59,8 +59,6 @@ __all__ = [
     "clip_to_floor",
     "count_close",
     "count_probabilities",
-    "decide_calibrated",
-    "decide_plain",
     "departure",
     "draw",
     "factor_once",
@@ -70,11 +68,10 @@ __all__ = [
     "inverse_mills",
     "is_covariance",
     "layout",
-    "learn_calibrated",
     "learn_context",
     "learn_one",
-    "learn_plain",
     "limits",
+    "live_program",
     "mark_faults",
     "normal_quantile",
     "number_of_fits",

@@ -58,6 +58,10 @@ class Cache(FunctionCache):
         super().__init__(function)
         self._cache_file = Entries(self._cache_path, self._impl.filename_base, STAMP)
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """The stamp is over all code, and functions that differ in what they enclose have names of their own."""
+        return sig, codegen.magic_tuple()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)

@@ -4,6 +4,7 @@ A desk is one array, since passing an array to compiled code takes some 60 ns, a
 """
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -33,13 +34,23 @@ class Desk:
         self.words.view(np.int64)[: layout.DESK_HEAD] = [*policy.spec, seed, *times, 0, *places]
         self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
         self._shapes = [part.shape for part in state]
-        calibrates = policy.calibrates
-        self._decide = kernels.decide_calibrated if calibrates else kernels.decide_plain
-        self._learn = kernels.learn_calibrated if calibrates else kernels.learn_plain
         self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
         """whether no schedule has to be asked"""
         self._error_cov, self._changes = np.full((dim, dim), np.nan), 0
         """the error covariance of the last decision, found to be one (mostly the next comes with the same), and which one that is"""
+
+        self._load()
+
+    def _load(self) -> None:
+        """Get the compiled functions, which are not copied."""
+        self._decide, self._learn = kernels.live_program(self.policy.calibrates, self.policy.n_features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: part for name, part in vars(self).items() if name not in ("_decide", "_learn")}
+
+    def __setstate__(self, parts: dict[str, Any]) -> None:
+        vars(self).update(parts)
+        self._load()
 
     @property
     def state(self) -> LinearState:
