@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit import files, report
+from mebandit import files, kernels, report
 from mebandit.experiments import spec
 
 SPEC = """
@@ -97,6 +97,13 @@ def test_cells_keep_their_results_when_others_are_added(tmp_path: Path) -> None:
     assert {c.world_key for c in before} < {c.world_key for c in after}
     (tmp_path / "spec.toml").write_text(SPEC.replace("seed = 3", "seed = 4"))
     assert not {c.fingerprint for c in before} & {c.fingerprint for c in spec.read_spec(tmp_path / "spec.toml")}
+
+
+def test_cells_are_computed_again_by_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    before = {c.fingerprint for c in spec.read_spec(tmp_path / "spec.toml")}
+    monkeypatch.setattr(kernels, "STAMP", "of other kernels")
+    assert not before & {c.fingerprint for c in spec.read_spec(tmp_path / "spec.toml")}
 
 
 def test_a_world_within_a_world_keeps_its_randomness(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mebandit import __version__, checks, environments, policies, schedules, settings
+from mebandit import __version__, checks, environments, kernels, policies, schedules, settings
 from mebandit.checks import LogError
 from mebandit.environments import Environment
 from mebandit.experiments.runner import CellData
@@ -112,9 +112,9 @@ class Cell:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything that could change the cell's results."""
+        """Changes with anything that could change the cell's results, the compiled code included."""
         plain = [settings.to_plain(policy) for policy in self.policies.values()]
-        return digest([self.settings, self.simulation, list(self.policies), plain, __version__])[:16]
+        return digest([self.settings, self.simulation, list(self.policies), plain, __version__, kernels.STAMP])[:16]
 
 
 def described(environment: Any) -> dict[str, Any]:

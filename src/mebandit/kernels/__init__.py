@@ -8,6 +8,7 @@ Imports among these files are relative, since the package is loaded a second tim
 
 from . import layout, limits
 from .calibrate import calibrate, learn_context
+from .compile import STAMP
 from .curve import departure, inverse_mills, refit_curve, refit_share
 from .decide import best_of_normals, clip_to_floor, draw
 from .layout import aside_size, fit_width, number_of_fits, room_size, row_width, work_size
@@ -42,6 +43,7 @@ __all__ = [
     "LIVE",
     "NORMAL",
     "SINGULAR_SPREAD",
+    "STAMP",
     "STUDENT_T",
     "TWO_POINT",
     "UNIFORM_NOISE",

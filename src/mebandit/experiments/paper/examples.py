@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mebandit import estimators, schedules
+from mebandit import __version__, estimators, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
@@ -52,7 +52,7 @@ class ThresholdCell:
 
     @property
     def fingerprint(self) -> str:
-        return digest([type(self).__name__, self.rho, self.replicates, self.seed, self.horizon])[:16]
+        return digest([type(self).__name__, self.rho, self.replicates, self.seed, self.horizon, __version__, kernels.STAMP])[:16]
 
     @property
     def times(self) -> Integers:
