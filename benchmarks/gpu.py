@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 import mebandit as mb
-from mebandit import cuda as engine
 from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.ours import worlds
 from mebandit.experiments.paper.table1 import FLOOR, LEARNERS, cells_1a
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
-from mebandit.report import Table
-from mebandit.results import Results
-from mebandit.simulate import Contest, contest
+from mebandit.reports.page import Table
+from mebandit.simulation import gpu as engine
+from mebandit.simulation.results import Results
+from mebandit.simulation.simulate import Contest, contest
 
 device = engine.target()
 

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from mebandit.experiments.coverage import as_markdown, run_coverage
-from mebandit.files import write_whole
+from mebandit.runtime.files import write_whole
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coverage.md"
 

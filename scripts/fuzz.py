@@ -193,7 +193,7 @@ def policy(rng: Rng) -> Any:
 def learner(rng: Rng, folder: Path) -> None:
     """A short life of a learner."""
     import mebandit as mb
-    from mebandit import states
+    from mebandit.policies import states
 
     with refusals():
         live = mb.Learner(policy(rng), seed=int(rng.integers(100)))
@@ -258,7 +258,7 @@ def spoilt_state(rng: Rng, state: Any) -> Any:
 def methods(rng: Rng, folder: Path) -> None:
     """The methods of a policy, given states, observations and rounds that are not its own."""
     import mebandit as mb
-    from mebandit import states
+    from mebandit.policies import states
     from mebandit.values import Observation, Round
 
     with refusals():
@@ -316,7 +316,7 @@ def perhaps_thing(rng: Rng, value: Any) -> Any:
 
 
 def unchanged(first: Any, second: Any) -> bool:
-    from mebandit import states
+    from mebandit.policies import states
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -326,7 +326,7 @@ def unchanged(first: Any, second: Any) -> bool:
 
 def low_level(rng: Rng, moments: Any) -> None:
     """Running sums that are solved directly."""
-    from mebandit import estimators
+    from mebandit.estimation import estimators
 
     sums = moments.sums if rng.random() < 0.5 else perhaps(rng, moments.sums, 1.0)
     sizes: Any = (moments.n_actions, moments.n_features)
@@ -339,7 +339,7 @@ def low_level(rng: Rng, moments: Any) -> None:
 def state_file(rng: Rng, folder: Path) -> None:
     """State files with a right checksum and wrong contents."""
     import mebandit as mb
-    from mebandit.files import seal
+    from mebandit.runtime.files import seal
 
     path = folder / "state.json"
     with refusals():
@@ -438,7 +438,7 @@ def estimating(rng: Rng, folder: Path) -> None:
 def moments_in_general(rng: Rng, folder: Path) -> None:
     """`estimate_moments` and `best_linear_predictor`."""
     import mebandit as mb
-    from mebandit import denoise
+    from mebandit.estimation import best_linear as denoise
 
     log, k, _ = log_of(rng)
     given = {"context": log["predicted"], "actions": log["actions"], "outcome": log["rewards"], "propensities": log["propensities"]}
@@ -761,7 +761,7 @@ def main() -> None:
 
 def run(given: argparse.Namespace, folder: Path) -> int:
     """Start child after child until all calls are made; 1 if something was wrong."""
-    from mebandit.progress import progress_bar
+    from mebandit.runtime.progress import progress_bar
 
     environment = os.environ | ({} if given.unchecked else {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder / "cache")})
     scene, calls = given.first, 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mebandit.experiments.paper.catalogue import EXPERIMENTS, as_markdown, run_experiments
 from mebandit.experiments.paper.options import Options
-from mebandit.files import write_whole
+from mebandit.runtime.files import write_whole
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

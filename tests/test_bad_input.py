@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 import mebandit as mb
-from mebandit import files, states
 from mebandit.cli.terminal import commands
 from mebandit.environments import Gaussian, HeartSteps
-from mebandit.policies import Policy
+from mebandit.policies import Policy, states
+from mebandit.runtime import files
 
 NAN, INF = float("nan"), float("inf")
 GOOD: dict[str, Any] = {
@@ -110,7 +110,7 @@ LIVE: list[tuple[str, Callable[[mb.Learner], object]]] = [
 @pytest.mark.parametrize(("names", "call"), LIVE)
 @pytest.mark.parametrize("own_class", [False, True])
 def test_a_refused_live_call_changes_nothing(names: str, call: Callable[[mb.Learner], object], own_class: bool) -> None:
-    from tests.test_policies import Stepwise
+    from tests.policies.test_policies import Stepwise
 
     learner = learner_with_history(Stepwise(mb.meb(2, 2)) if own_class else None)
     before = states.copied(learner.state), learner.decided, learner.learned, learner.pending

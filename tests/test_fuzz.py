@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import mebandit as mb
-from mebandit import states
 from mebandit.environments import Gaussian, Misreported
-from mebandit.files import seal
+from mebandit.policies import states
+from mebandit.runtime.files import seal
 from mebandit.values import LinearState, Observation, Round, Stretch, Tape
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz.py"

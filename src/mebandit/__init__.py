@@ -9,17 +9,17 @@ from mebandit.analysis.inference import Analysis, fit
 from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
 from mebandit.analysis.targets import Fitted, LinearRule
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
-from mebandit.contracts import check_environment, check_policy
-from mebandit.estimators import Estimate, estimate, estimate_moments
-from mebandit.experiments.planning import Plan, plan
-from mebandit.learner import Learner
-from mebandit.log import read_journal
+from mebandit.estimation.estimators import Estimate, estimate, estimate_moments
+from mebandit.experiments.plan import Plan, plan
+from mebandit.live.history import read_journal
+from mebandit.live.learner import Learner
+from mebandit.live.recovery import JournalCheck, check_journal, repair_journal
 from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
-from mebandit.recovery import JournalCheck, check_journal, repair_journal
-from mebandit.results import Results
 from mebandit.schedules import clipped, standard
-from mebandit.simulate import simulate, simulate_log
+from mebandit.simulation.contracts import check_environment, check_policy
+from mebandit.simulation.results import Results
+from mebandit.simulation.simulate import simulate, simulate_log
 from mebandit.values import Decision, Observation, Round
 
 __version__ = "0.1.0"

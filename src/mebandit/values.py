@@ -57,7 +57,7 @@ class LinearState(NamedTuple):
     """The memory of a linear policy: running sums, the fit derived from them, and counters."""
 
     sums: Floats
-    """one row of weighted sums per arm, then per arm as offered, then for all arms alike, see `mebandit.moments.Moments`; then what
+    """one row of weighted sums per arm, then per arm as offered, then for all arms alike, see `estimation.moments.Moments`; then what
     describes x̃, and how far the rewards bear out a curve"""
     fit: Floats
     """per arm: θ, the packed factor it was solved from, how it was found, whether the sums have moved on since"""

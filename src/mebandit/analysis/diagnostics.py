@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from mebandit import kernels
-from mebandit.analysis.formats import Fault
-from mebandit.analysis.source import Block, ends_of
-from mebandit.correction import Correction
-from mebandit.denoise import Calibration
-from mebandit.estimators import PREFERRED, Estimate, Solution, digits_lost
+from mebandit.estimation.best_linear import Calibration
+from mebandit.estimation.correction import Correction
+from mebandit.estimation.estimators import PREFERRED, Estimate, Solution, digits_lost
+from mebandit.estimation.moments import Crossproducts, Rounds, pack, unpack
 from mebandit.kernels import layout
+from mebandit.logs.formats import Fault
+from mebandit.logs.source import Block, ends_of
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.words import cost_of_doubt
-from mebandit.moments import Crossproducts, Rounds, pack, unpack
 from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"

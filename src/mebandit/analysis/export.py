@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.formats import PARQUET
 from mebandit.analysis.off_policy import forecast_of
-from mebandit.analysis.reading import open_reading
-from mebandit.analysis.source import Block, Source
 from mebandit.checks import LogError
-from mebandit.files import begins_with, check_output, whole_file, write_whole
-from mebandit.progress import Show
+from mebandit.logs.formats import PARQUET
+from mebandit.logs.reading import open_reading
+from mebandit.logs.source import Block, Source
+from mebandit.runtime.files import begins_with, check_output, whole_file, write_whole
+from mebandit.runtime.progress import Show
 from mebandit.values import Booleans, Floats, Integers
 
 LAYOUTS = {"obp": (".npz",), "mrt": (".csv", *PARQUET)}

@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
-from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
-from mebandit.analysis.source import Block
-from mebandit.correction import Correction
-from mebandit.estimators import (
+from mebandit.estimation.correction import Correction
+from mebandit.estimation.estimators import (
     METHODS,
     PREFERRED,
     Contrast,
@@ -34,13 +32,15 @@ from mebandit.estimators import (
     solve_log,
     with_model_uncertainty,
 )
+from mebandit.estimation.moments import Crossproducts
+from mebandit.estimation.nuisance import LeverSums
 from mebandit.kernels import layout
-from mebandit.lever import LeverSums
+from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
+from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel, warn_if_berkson
-from mebandit.moments import Crossproducts
-from mebandit.progress import Show, compiling_notice
+from mebandit.runtime.progress import Show, compiling_notice
+from mebandit.runtime.workers import Workers
 from mebandit.values import Booleans, Floats
-from mebandit.workers import Workers
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 """multiples of Σe for the sensitivity of every coefficient"""
@@ -86,7 +86,7 @@ class Analysis:
         return self.diagnostics[0].verdict
 
     def __str__(self) -> str:
-        from mebandit.analysis.page import describe  # which is about this class
+        from mebandit.analysis.fit_page import describe  # which is about this class
 
         return describe(self)
 

@@ -24,16 +24,16 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import percent
-from mebandit.analysis.reading import ByUnit, Reading, by_unit, open_reading
-from mebandit.analysis.source import Block
 from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
-from mebandit.correction import Correction
-from mebandit.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
+from mebandit.estimation.correction import Correction
+from mebandit.estimation.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
+from mebandit.estimation.moments import Crossproducts
+from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
+from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel
-from mebandit.moments import Crossproducts
-from mebandit.progress import Show
+from mebandit.runtime.progress import Show
+from mebandit.runtime.workers import Workers
 from mebandit.values import Floats
-from mebandit.workers import Workers
 
 ESTIMATORS = ("weighted", "self-normalised", "dr")
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.correction import Correction
-from mebandit.denoise import Calibration, calibration
-from mebandit.estimators import METHODS, Estimate
-from mebandit.moments import pack
+from mebandit.estimation.best_linear import Calibration, calibration
+from mebandit.estimation.correction import Correction
+from mebandit.estimation.estimators import METHODS, Estimate
+from mebandit.estimation.moments import pack
 from mebandit.values import Booleans, Floats
 
 CONTEXTS = ("predicted", "blp")

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.analysis.off_policy import ESTIMATORS, Figure, Values
-from mebandit.files import write_together
-from mebandit.report import Page, Table, picture
-from mebandit.texts import as_csv, in_figure
+from mebandit.reports.page import Page, Table, picture
+from mebandit.runtime.escaping import as_csv, in_figure
+from mebandit.runtime.files import write_together
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -15,9 +15,9 @@ from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.files import begins_with, check_output
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.stored import FORMAT
+from mebandit.runtime.files import begins_with, check_output
 
 METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
@@ -47,8 +47,8 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
       mebandit fit trial.jsonl --unit user --out analysis
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
-    from mebandit.analysis import page
-    from mebandit.files import folder_for_results
+    from mebandit.analysis import fit_page as page
+    from mebandit.runtime.files import folder_for_results
 
     begun, written = monotonic(), None
     checks.number("--level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
@@ -183,7 +183,7 @@ def _joined(paths: tuple[Path, ...], features: list[str]) -> ErrorModel:
 
 def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> ErrorModel:
     """The error model that a file is evidence of."""
-    from mebandit.analysis.formats import read_matrix, read_numbers
+    from mebandit.logs.formats import read_matrix, read_numbers
 
     if kind == "confusion":
         return measurement.from_confusion(read_matrix(path), reference=given["reference"])
@@ -199,7 +199,7 @@ def _stacked(path: Path, names: list[str], subject: str) -> Any:
     """Readings (subjects, readings, features) from rows with a subject's label; NaN where one has fewer than others."""
     import numpy as np
 
-    from mebandit.analysis.formats import read_labels, read_numbers
+    from mebandit.logs.formats import read_labels, read_numbers
 
     x, labels = read_numbers(path, names), read_labels(path, subject)
     _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)

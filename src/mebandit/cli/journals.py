@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mebandit.cli.terminal import commands, print_table
-from mebandit.recovery import JournalCheck, check_journal, repair_journal
+from mebandit.live.recovery import JournalCheck, check_journal, repair_journal
 
 
 @commands.group()

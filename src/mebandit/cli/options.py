@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.files import parse_toml
 from mebandit.measurement import ErrorModel
+from mebandit.runtime.files import parse_toml
 
 Command = Callable[..., None]
 

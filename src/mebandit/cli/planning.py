@@ -75,8 +75,8 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
       mebandit plan --half-width 0.1 --theta '0,-1;0.5,1' --mean 1,0.5 --cov 0,1 --error-cov 0,0.5
     """
     from mebandit.analysis.inference import fit
-    from mebandit.experiments.planning import plan as make_plan
-    from mebandit.files import folder_for_results
+    from mebandit.experiments.plan import plan as make_plan
+    from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()
     of_pilot = {name: given.pop(name) for name in ("predicted", "reward", "propensity", "unit", "error_model", "intercept")}
@@ -111,8 +111,8 @@ def _show(found: Any) -> None:
 
 
 def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
-    from mebandit.files import write_together
-    from mebandit.report import picture
+    from mebandit.reports.page import picture
+    from mebandit.runtime.files import write_together
 
     page = found.page().render(command=shlex.join(["mebandit", *sys.argv[1:]]), seed=seed, seconds=seconds)
     write_together(folder, {"plan.png": picture(found.plot()).png, "plan.json": found.to_json() + "\n", "plan.html": page})

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from mebandit.cli.options import engine_option, workers_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.workers import Workers
+from mebandit.runtime.workers import Workers
 
 
 @commands.command()
@@ -20,7 +20,7 @@ def demo(out: Path, seed: int) -> None:
     Compares the paper's policy with the usual ones in simulation, prints the comparison and writes a report page.
     """
     from mebandit.experiments.demo import run_demo, write_report
-    from mebandit.files import writable_folder
+    from mebandit.runtime.files import writable_folder
 
     folder = writable_folder(out)
     found = run_demo(seed=seed)
@@ -57,8 +57,8 @@ def simulate(spec: Path, out: Path, workers: Workers, engine: str) -> None:
     from mebandit.experiments.runner import run_cells, summary_of
     from mebandit.experiments.spec import read_spec
     from mebandit.experiments.sweep import write_report
-    from mebandit.files import writable_folder, write_whole
-    from mebandit.texts import as_csv
+    from mebandit.runtime.escaping import as_csv
+    from mebandit.runtime.files import writable_folder, write_whole
 
     cells = read_spec(spec)
     folder = writable_folder(out)

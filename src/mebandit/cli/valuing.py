@@ -14,10 +14,10 @@ from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.analysing import METHODS
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, whole, workers_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.files import parse_json
+from mebandit.runtime.files import parse_json
 
 if TYPE_CHECKING:
-    from mebandit.analysis.reading import Reading
+    from mebandit.logs.reading import Reading
 
 
 @commands.command()
@@ -52,7 +52,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
       mebandit value trial.jsonl --theta fit --out values
     """
     from mebandit.analysis import value_page
-    from mebandit.files import folder_for_results
+    from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()
     aside = given["set_aside"] or (out or Path()) / "set_aside.csv"
@@ -98,7 +98,7 @@ def _usual(paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _opened(paths: list[str], arguments: dict[str, Any]) -> "Reading":
     """The log, of which nothing but the columns has been looked at."""
-    from mebandit.analysis.reading import open_reading
+    from mebandit.logs.reading import open_reading
 
     said = {name: value for name, value in arguments.items() if name not in ("on_bad", "set_aside")}
     return open_reading(paths, **said, error_needed=False)

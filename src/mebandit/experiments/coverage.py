@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit.analysis.planning import quantile
+from mebandit.analysis.sample_size import quantile
 from mebandit.environments import Gaussian
 from mebandit.experiments.trials import Trials, run_trials
 from mebandit.policies import meb
-from mebandit.progress import Show
-from mebandit.report import Table
+from mebandit.reports.page import Table
+from mebandit.runtime.progress import Show
+from mebandit.runtime.workers import Workers
 from mebandit.values import Floats
-from mebandit.workers import Workers
 
 ORDER = ("meb", "dr", "rc", "naive", "ridge")
 HORIZONS = (1000, 5000)

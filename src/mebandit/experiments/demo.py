@@ -5,11 +5,11 @@ from pathlib import Path
 from time import monotonic
 
 from mebandit.environments import Environment, ExampleB1, Gaussian
-from mebandit.files import write_whole
 from mebandit.policies import Policy, greedy, lin_ucb, meb, meb_dr, meb_naive, thompson
-from mebandit.report import Page, Table
-from mebandit.results import Results
-from mebandit.simulate import simulate
+from mebandit.reports.page import Page, Table
+from mebandit.runtime.files import write_whole
+from mebandit.simulation.results import Results
+from mebandit.simulation.simulate import simulate
 
 REPLICATES, SEED = 10, 1
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from mebandit import cuda
 from mebandit.checks import LogError
-from mebandit.files import seal, unseal, writable_folder, write_whole
-from mebandit.progress import progress_bar
-from mebandit.simulate import compile_ahead
-from mebandit.workers import Workers, hired
+from mebandit.runtime.files import seal, unseal, writable_folder, write_whole
+from mebandit.runtime.progress import progress_bar
+from mebandit.runtime.workers import Workers, hired
+from mebandit.simulation import gpu
+from mebandit.simulation.simulate import compile_ahead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,13 +160,13 @@ def run_cells(
 ) -> CellData:
     """The results of every cell: computed, or read where an earlier run has finished it, on whichever engine.
 
-    `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies (`mebandit.simulate`) is
+    `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies is
     computed on the processor, whatever the engine.
     """
     folder = Path(folder)
     missing = _unfinished(cells, folder)
     contests = {name: cell.contest for name, cell in missing.items() if engine != "cpu" and hasattr(cell, "contest")}
-    elsewhere = {name: contest for name, contest in contests.items() if cuda.chosen(engine, [contest])}
+    elsewhere = {name: contest for name, contest in contests.items() if gpu.chosen(engine, [contest])}
     folder = writable_folder(folder)
     writable_folder(folder / "cells")
     here, there = [cell for name, cell in missing.items() if name not in elsewhere], [missing[name] for name in elsewhere]
@@ -175,7 +175,7 @@ def run_cells(
         if here and pool.here:
             compile_ahead(progress)
         played = zip(_Pieces(here), pool.in_order(_play, _Pieces(here), done), strict=True)
-        launched = zip(_Pieces(there), cuda.played(list(elsewhere.values()), done, progress), strict=True)
+        launched = zip(_Pieces(there), gpu.played(list(elsewhere.values()), done, progress), strict=True)
         begun = monotonic()
         for cell in cells:
             owed = missing.pop(cell.fingerprint, None)

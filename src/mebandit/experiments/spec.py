@@ -27,15 +27,15 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mebandit import __version__, checks, environments, kernels, policies, schedules, settings
+from mebandit import __version__, checks, environments, kernels, policies, schedules
 from mebandit.checks import LogError
 from mebandit.environments import Environment
 from mebandit.experiments.runner import CellData
-from mebandit.files import parse_toml
-from mebandit.policies import Policy
+from mebandit.policies import Policy, settings
 from mebandit.policies.base import label
+from mebandit.runtime.files import parse_toml
 from mebandit.schedules import log_spaced
-from mebandit.simulate import LONGEST, MOST, Contest, Played, check_room, contest
+from mebandit.simulation.simulate import LONGEST, MOST, Contest, Played, check_room, contest
 
 ENVIRONMENTS: dict[str, type[Any]] = {
     made.__name__: made

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.experiments.spec import Cell
-from mebandit.files import write_whole
-from mebandit.report import Page, Table
-from mebandit.results import draw_curves
+from mebandit.reports.page import Page, Table
+from mebandit.runtime.files import write_whole
+from mebandit.simulation.results import draw_curves
 
 if TYPE_CHECKING:
     import pandas as pd

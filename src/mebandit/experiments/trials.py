@@ -8,14 +8,14 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.environments import Environment
-from mebandit.estimators import Estimate, Options, estimates_of
-from mebandit.log import Log
-from mebandit.moments import check_rounds
+from mebandit.estimation.estimators import Estimate, Options, estimates_of
+from mebandit.estimation.moments import check_rounds
+from mebandit.live.history import Log
 from mebandit.policies import Policy
-from mebandit.progress import Show, progress_bar
-from mebandit.simulate import simulate_log
+from mebandit.runtime.progress import Show, progress_bar
+from mebandit.runtime.workers import Workers, hired
+from mebandit.simulation.simulate import simulate_log
 from mebandit.values import Floats, Stretch
-from mebandit.workers import Workers, hired
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """How kernels are compiled for the processor: the decorators, where compiled code is kept, and views of arrays that cost nothing.
 
-The GPU engine compiles the same kernels with tools of its own in the place of this module, see `mebandit.cuda.trajectory`.
+The GPU engine compiles the same kernels with tools of its own in the place of this module, see `mebandit.simulation.gpu.trajectory`.
 """
 
 import sys
@@ -123,7 +123,7 @@ def quotient(a, b):
 
 @spliced
 def reach(i, n):
-    """Where to look for the i-th of n things: a first and an end. A processor goes straight to it; see `mebandit.cuda.trajectory`."""
+    """Where to look for the i-th of n things: a first and an end. A processor goes straight to it; see `simulation.gpu.trajectory`."""
     return i, i + 1
 
 

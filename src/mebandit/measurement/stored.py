@@ -8,10 +8,10 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
-from mebandit.files import parse_json, write_whole
 from mebandit.measurement import words
 from mebandit.measurement.hypotheses import ChiSquare
 from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, n_parameters, names_of, non_negative, side_by_side
+from mebandit.runtime.files import parse_json, write_whole
 
 FORMAT, VERSION = "mebandit-error-model", 1
 

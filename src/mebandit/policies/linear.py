@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels, schedules
-from mebandit.estimators import GUARDS, READS, RECIPES
+from mebandit.estimation.estimators import GUARDS, READS, RECIPES
+from mebandit.estimation.moments import Moments
 from mebandit.kernels import layout, limits
-from mebandit.moments import Moments
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
 
@@ -52,7 +52,7 @@ class LinearPolicy:
     n_actions: int
     dim: int
     method: str
-    """how θ is estimated: "ridge", "naive", "meb", "dr", "rc" or "auto"; see `mebandit.estimators`"""
+    """how θ is estimated: "ridge", "naive", "meb", "dr", "rc" or "auto"; see `mebandit.estimation.estimators`"""
     rule: str
     """how scores become probabilities: "greedy", "ucb", "thompson", "robust", "oracle", "bayes_oracle" or "uniform" """
     floor: float | Schedule | None = None

@@ -8,10 +8,10 @@ from time import monotonic
 from mebandit import __version__, checks
 from mebandit.experiments.bench import live, logs, scaling, simulating, starting
 from mebandit.experiments.bench.measuring import Done, Options, machine
-from mebandit.files import writable_folder, write_whole
-from mebandit.progress import progress_bar
-from mebandit.report import Section
-from mebandit.simulate import compile_ahead
+from mebandit.reports.page import Section
+from mebandit.runtime.files import writable_folder, write_whole
+from mebandit.runtime.progress import progress_bar
+from mebandit.simulation.simulate import compile_ahead
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
 from mebandit.experiments.bench.measuring import ONE_THREAD, Done, Options, Stopped, Times, Worker, in_turns
-from mebandit.report import Section, Table, picture
+from mebandit.reports.page import Section, Table, picture
 from mebandit.values import Floats
 
 if TYPE_CHECKING:

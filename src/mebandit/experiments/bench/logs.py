@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from mebandit.analysis.inference import fit
-from mebandit.estimators import METHODS
+from mebandit.estimation.estimators import METHODS
 from mebandit.experiments.bench.measuring import Done, Options, Times, Worker, in_turns, peak_megabytes, timed
-from mebandit.report import Section, Table
+from mebandit.reports.page import Section, Table
 
 FEATURES = [f"x{i}" for i in range(5)]
 NEEDED = [*FEATURES, "action", "reward", "propensity"]

@@ -13,10 +13,10 @@ from mebandit import schedules
 from mebandit.environments import Gaussian
 from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
 from mebandit.experiments.bench.simulating import Runner
-from mebandit.learner import Learner
+from mebandit.live.learner import Learner
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, thompson
-from mebandit.report import Section, Table, picture
-from mebandit.simulate import BLOCK
+from mebandit.reports.page import Section, Table, picture
+from mebandit.simulation.simulate import BLOCK
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -104,7 +104,7 @@ import json, sys
 from time import perf_counter
 import mebandit as mb
 from mebandit.experiments.bench.measuring import peak_megabytes
-from mebandit.simulate import compile_ahead
+from mebandit.simulation.simulate import compile_ahead
 
 compile_ahead()
 times = []

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, seconds_of
-from mebandit.report import Section, Table
+from mebandit.reports.page import Section, Table
 
 SCRIPTS = {
     "Python alone": "",

@@ -10,10 +10,10 @@ from mebandit import __version__, checks
 from mebandit.experiments.paper import errors, examples, ours, rates, table1, variations
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
-from mebandit.files import writable_folder, write_whole
-from mebandit.report import Page, Section
-from mebandit.texts import as_csv
-from mebandit.workers import Workers
+from mebandit.reports.page import Page, Section
+from mebandit.runtime.escaping import as_csv
+from mebandit.runtime.files import writable_folder, write_whole
+from mebandit.runtime.workers import Workers
 
 if TYPE_CHECKING:
     import pandas as pd

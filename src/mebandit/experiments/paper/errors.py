@@ -6,8 +6,8 @@ from mebandit.experiments.paper import table1
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
-from mebandit.report import Section, Table, picture
-from mebandit.results import draw_policies
+from mebandit.reports.page import Section, Table, picture
+from mebandit.simulation.results import draw_policies
 
 if TYPE_CHECKING:
     import matplotlib.figure

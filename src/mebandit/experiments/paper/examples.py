@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mebandit import __version__, estimators, kernels, schedules
+from mebandit import __version__, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
+from mebandit.estimation import estimators
+from mebandit.estimation.moments import Rounds, crossproducts, no_rounds, pack, unpack
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described, digest
-from mebandit.moments import Rounds, crossproducts, no_rounds, pack, unpack
 from mebandit.policies import lin_ucb, meb, thompson
-from mebandit.report import Section, Table, picture
-from mebandit.results import draw_policies
+from mebandit.reports.page import Section, Table, picture
 from mebandit.schedules import log_spaced
+from mebandit.simulation.results import draw_policies
 from mebandit.values import Floats, Integers, Stretch
 
 if TYPE_CHECKING:

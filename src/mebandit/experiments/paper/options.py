@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mebandit import checks
-from mebandit.simulate import MOST
+from mebandit.simulation.simulate import MOST
 
 PROTOCOLS = ("published", "as_written")
 QUICK = 3

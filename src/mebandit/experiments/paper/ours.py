@@ -13,7 +13,7 @@ from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.report import Section, Table, picture
+from mebandit.reports.page import Section, Table, picture
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -12,7 +12,7 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import lin_ucb, meb
-from mebandit.report import Section, Table, picture
+from mebandit.reports.page import Section, Table, picture
 from mebandit.values import Stretch
 
 if TYPE_CHECKING:

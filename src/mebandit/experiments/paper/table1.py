@@ -18,7 +18,7 @@ from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.report import Section, Table, picture
+from mebandit.reports.page import Section, Table, picture
 
 if TYPE_CHECKING:
     import matplotlib.figure

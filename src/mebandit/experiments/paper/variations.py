@@ -15,8 +15,8 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
-from mebandit.report import Section, Table, picture
-from mebandit.results import draw_policies
+from mebandit.reports.page import Section, Table, picture
+from mebandit.simulation.results import draw_policies
 
 if TYPE_CHECKING:
     import matplotlib.figure

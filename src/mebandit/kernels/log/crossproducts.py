@@ -12,7 +12,7 @@ CHUNK = 1016
 
 @jit
 def add_products(products, squares, errors, varying, log):
-    """Take rounds into the crossproducts of a log, see `mebandit.moments.Crossproducts`; error covariances only if `varying`.
+    """Take rounds into the crossproducts of a log, see `mebandit.estimation.moments.Crossproducts`; error covariances only if `varying`.
 
     Where all actions were always allowed and pi^nd is one constant, what was offered is what was played, over all actions: the caller
     adds that up. Rounds are sorted by action, a chunk at a time.

@@ -10,7 +10,7 @@ from .crossproducts import CHUNK
 
 @jit
 def add_scores(meat, totals, unit, scoring, seen, log):
-    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `mebandit.estimators.Scoring`.
+    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `estimation.estimators.Scoring`.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
     formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is

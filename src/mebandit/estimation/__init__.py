@@ -1,0 +1,1 @@
+"""From running sums to estimates: θ by each method, its standard errors, best linear predictors."""

@@ -1,0 +1,123 @@
+"""The finished rounds of a live run as arrays, read from its journal."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from mebandit import checks
+from mebandit.checks import LogError
+from mebandit.live.journal import Line, decision_from_plain, next_id, watched_lines
+from mebandit.runtime.files import whole_file
+from mebandit.values import Booleans, Floats, Integers, Pending
+
+
+class Log(NamedTuple):
+    """The finished rounds of a journal as arrays, in the order in which they were learned."""
+
+    decision: Integers
+    predicted: Floats
+    """(T, d)"""
+    error_cov: Floats
+    """(T, d, d)"""
+    allowed: Booleans
+    """(T, K)"""
+    actions: Integers
+    propensities: Floats
+    """(T, K), zero where not allowed"""
+    rewards: Floats
+
+    def to_arrow(self) -> Any:
+        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i)."""
+        import pyarrow as pa
+
+        n, d = self.predicted.shape
+        k = self.propensities.shape[1]
+        columns: dict[str, Any] = {"decision": self.decision}
+        columns |= {f"predicted_{i}": self.predicted[:, i] for i in range(d)}
+        columns |= {"action": self.actions, "propensity": self.propensities[np.arange(n), self.actions]}
+        columns |= {f"propensity_{a}": self.propensities[:, a] for a in range(k)}
+        columns |= {f"allowed_{a}": self.allowed[:, a] for a in range(k)}
+        columns |= {"reward": self.rewards}
+        columns |= {f"error_cov_{i}_{j}": self.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
+        return pa.table(columns)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen."""
+        import pyarrow.parquet as pq
+
+        table = self.to_arrow()
+        with whole_file(path) as file:
+            pq.write_table(table, file)
+
+
+class Ledger:
+    """The decisions of a journal that wait for their rewards, as its lines go by, whatever the policy."""
+
+    def __init__(self) -> None:
+        self.decided = self.learned = 0
+        self._pending: dict[int, Pending] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._pending)
+
+    def take(self, line: Line, name: object) -> tuple[Pending, float] | None:
+        """Take in a line after the first; a round that it finishes is given back, with its reward."""
+        event = line.event
+        try:
+            if "decision" in event:
+                pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
+                self.decided = next_id(self.decided, pending[1].id)
+                self._pending[self.decided] = pending
+            elif "reward_of" in event:
+                reward = checks.number("reward", event["reward"])
+                finished = self._pending.pop(checks.integer("decision", event["reward_of"], 1))
+                self.learned += 1
+                return finished, reward
+            else:
+                del self._pending[checks.integer("decision", event["forget"], 1)]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            rule, received = "be a whole event, for an open decision", f"{checks.shown(event)} ({error!r})"
+            raise LogError(f"{name} line {line.number} must {rule}; got {received}.") from error
+        return None
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[BinaryIO]:
+    """A journal opened for reading alone, also while a learner writes to it."""
+    try:
+        with checks.path("journal", path).open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LogError(f"journal must be a plain file; got {path}, which is another kind.")
+            yield file
+    except OSError as error:
+        raise LogError(f"journal must be a readable file; got {path} ({error.strerror}).") from error
+
+
+def read_journal(path: str | Path) -> Log:
+    """The finished rounds of a journal; decisions whose reward never came are left out.
+
+    The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
+    """
+    ledger = Ledger()
+    with reading(path) as file:
+        finished = [ledger.take(line, path) for line in watched_lines(file, path) if line.number > 1]
+    rows = [row for row in finished if row is not None]
+    if not rows:
+        raise LogError(f"{path} must hold at least one finished round; got none.")
+    if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), _ in rows}) > 1:
+        raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
+    return Log(
+        decision=np.array([decision.id for (_, decision), _ in rows], dtype=np.int64),
+        predicted=np.array([observation.predicted for (observation, _), _ in rows]),
+        error_cov=np.array([observation.error_cov for (observation, _), _ in rows]),
+        allowed=np.array([observation.allowed for (observation, _), _ in rows]),
+        actions=np.array([decision.action for (_, decision), _ in rows], dtype=np.int64),
+        propensities=np.array([decision.propensities for (_, decision), _ in rows]),
+        rewards=np.array([reward for _, reward in rows]),
+    )

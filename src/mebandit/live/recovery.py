@@ -1,0 +1,86 @@
+"""Journals that may be damaged: where the first bad line is, and a copy of all that comes before it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mebandit import checks
+from mebandit.checks import LogError
+from mebandit.live.history import Ledger, reading
+from mebandit.live.journal import PIECE, START, Line, watched_lines
+from mebandit.live.learner import Learner
+from mebandit.policies import Policy, settings
+from mebandit.runtime.files import whole_file
+
+
+class JournalCheck(NamedTuple):
+    """What a journal holds before its first bad line."""
+
+    fault: str
+    """what is wrong with the first bad line, in a sentence with its number; empty if all lines are good"""
+    lines: int
+    """good lines before that, the first line of the file included"""
+    size: int
+    """their bytes"""
+    left: int
+    """bytes after them: bad lines, or a last line without its end, which does not count and is no fault"""
+    decided: int
+    learned: int
+    waiting: int
+    """decisions and rewards of the good lines, and decisions without a reward"""
+    replayed: bool
+    """whether decisions were computed again; not if the policy is a class of one's own and was not given"""
+
+
+def check_journal(path: str | Path, *, policy: Policy | None = None) -> JournalCheck:
+    """Read a journal as `Learner.recover` does, but for reading alone, and say where it is damaged.
+
+    Every line is held against its checksum, its events against each other, and every decision, computed again, against policy and seed.
+    A policy of one's own class has to be given; without it decisions are not computed again.
+
+    >>> import tempfile, mebandit as mb
+    >>> with tempfile.TemporaryDirectory() as folder, mb.Learner(mb.meb(2, 1), journal=f"{folder}/trial.jsonl") as learner:
+    ...     learner.learn(learner.decide([0.4], 0.1), reward=1.0)
+    ...     check_journal(f"{folder}/trial.jsonl")[:2]
+    ('', 3)
+    """
+    known: Learner | Ledger = Ledger()
+    count, mark, fault, replayed = 0, START, "", True
+    with reading(path) as file:
+        total = os.fstat(file.fileno()).st_size
+        try:
+            for known, line in _replay(watched_lines(file, path), path, policy):
+                count, mark, replayed = line.number, line.mark, isinstance(known, Learner)
+        except checks.MebanditError as error:
+            fault = str(error)
+    return JournalCheck(fault, count, mark.end, total - mark.end, known.decided, known.learned, known.waiting, replayed)
+
+
+def _replay(lines: Iterator[Line], path: str | Path, policy: Policy | None) -> Iterator[tuple[Learner | Ledger, Line]]:
+    """What a journal has come to after each of its lines: a learner, or where its policy is not known what any policy would have."""
+    first = next(lines)
+    if policy is not None or not settings.has_own(first.event.get("policy")):
+        yield from Learner.from_lines(first, lines, path, policy=policy)
+        return
+    ledger = Ledger()
+    yield ledger, first
+    for line in lines:
+        ledger.take(line, path)
+        yield ledger, line
+
+
+def repair_journal(path: str | Path, out: str | Path, *, policy: Policy | None = None) -> JournalCheck:
+    """Write what comes before a journal's first bad line to a new file, which `Learner.recover` can go on with.
+
+    The damaged journal stays as it is. Events from the bad line on are lost to the new one; ids of decisions there will be used again.
+    """
+    out, found = checks.path("the repaired journal", out), check_journal(path, policy=policy)
+    if os.path.lexists(out):
+        checks.refuse("the repaired journal", "be a new file", str(out), "Name another.")
+    if found.lines == 0:
+        raise LogError(f"a journal to be repaired must have a good first line, which says whose it is; got this: {found.fault}")
+    with reading(path) as damaged, whole_file(out) as file:
+        for start in range(0, found.size, PIECE):
+            file.write(damaged.read(min(PIECE, found.size - start)))
+    return found

@@ -1,0 +1,1 @@
+"""Stored rounds: reading tables and files of them in checked blocks."""

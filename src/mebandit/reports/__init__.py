@@ -1,0 +1,1 @@
+"""One look for everything that people read: tables, figures and pages."""

@@ -1,0 +1,1 @@
+"""Policies in simulated worlds: the loop, its results, and the engine for GPUs."""
