@@ -22,6 +22,9 @@ LAST = 2**32 - 1
 LONGEST = 10**8
 """rounds of one tape"""
 
+NEGLIGIBLE = 1e-13
+"""the share of a variance below which what other variables leave unexplained is rounding"""
+
 CONTEXTS = {"normal": kernels.NORMAL, "exponential": kernels.EXPONENTIAL}
 """distributions of independent, standardised context coordinates"""
 
@@ -176,10 +179,14 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
 
 
 def square_root(covariance: Floats) -> Floats:
-    """A factor F with F F' = covariance, also for a singular one; lower triangular where Cholesky's exists."""
-    try:
-        return np.linalg.cholesky(covariance).astype(np.float64)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(covariance)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+    """The lower triangular F with F F' = covariance and a diagonal of at least 0: Cholesky's factor, also of a singular matrix.
+
+    A variable without variance of its own, given those before it, has a column of zeros. Unlike eigenvectors, whose signs are the choice
+    of whoever computes them, this factor is unique: a seed gives the same contexts on every machine, up to rounding.
+    """
+    rest, factor = np.array(covariance, dtype=np.float64), np.zeros(np.shape(covariance))
+    for j, variance in enumerate(np.diagonal(covariance)):
+        if rest[j, j] > NEGLIGIBLE * variance:
+            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
+            rest -= np.outer(factor[:, j], factor[:, j])
+    return factor
