@@ -54,7 +54,7 @@ def test_the_script_goes_through_scenes_of_all_kinds() -> None:
     assert "0 places where something was wrong" in done.stdout
 
 
-@pytest.mark.parametrize("wrong", [3.5, True, [[1.0]], ["a", "a", "b"], ("a",)])
+@pytest.mark.parametrize("wrong", [3.5, True, [[1.0]], [[1.0], [1.0, 2.0]], ["a", "a", "b"], ("a",)])
 def test_names_and_rounds_that_there_cannot_be_are_refused(wrong: Any) -> None:
     model = mb.measurement.from_known([0.1, 0.2, 0.3])
     with pytest.raises(mb.InvalidInput, match=r"^features must be .+; got"):

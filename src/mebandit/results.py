@@ -97,7 +97,7 @@ class Results:
         """A row per policy, replicate and recorded round of `at` (by default the last): what tests and spreads are computed from."""
         import pandas as pd
 
-        if not isinstance(at, (list, tuple, range, np.ndarray)) or np.ndim(at) != 1:
+        if not isinstance(at, (list, tuple, range)) and not (isinstance(at, np.ndarray) and at.ndim == 1):
             checks.refuse("at", "be a list of recorded rounds", checks.shown(at))
         columns = [self._column(t) for t in at] if len(at) else [-1]
         n_policies, n = self.standard_regret.shape[:2]
