@@ -70,7 +70,7 @@ def _read_columns(path: Path) -> dict[str, Floats]:
 def read_study(path: str | Path) -> Study:
     """Read the cleaned CSV and standardise: drop rows without a plausible temperature, scale yesterday's steps, prior steps and
     temperature over what remains (sample standard deviation), then drop every row with a missing value."""
-    column = _read_columns(Path(path))
+    column = _read_columns(checks.path("path", path))
     warm = column["dec.temperature"] > -100  # false where missing
     column = {name: values[warm] for name, values in column.items()}
     prior = column["jbsteps30pre.log"].copy()

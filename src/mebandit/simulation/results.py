@@ -97,10 +97,9 @@ class Results:
         """A row per policy, replicate and recorded round of `at` (by default the last): what tests and spreads are computed from."""
         import pandas as pd
 
-        columns = [int(np.searchsorted(self.times, t)) for t in at] if len(at) else [-1]
-        for i, t in zip(columns, at, strict=False):
-            if i >= self.times.size or self.times[i] != t:
-                checks.refuse("at", "be recorded rounds", t, "Ask for it when simulating: milestones=[...].")
+        if not isinstance(at, (list, tuple, range)) and not (isinstance(at, np.ndarray) and at.ndim == 1):
+            checks.refuse("at", "be a list of recorded rounds", checks.shown(at))
+        columns = [self._column(t) for t in at] if len(at) else [-1]
         n_policies, n = self.standard_regret.shape[:2]
         table = {
             "policy": np.repeat(self.policies, n * len(columns)),
@@ -108,6 +107,13 @@ class Results:
             "time": np.tile(self.times[columns], n_policies * n),
         }
         return pd.DataFrame(table | {measure: self.of(measure)[:, :, columns].ravel() for measure in self.measures})
+
+    def _column(self, time: Any) -> int:
+        """Where a recorded round is."""
+        found = np.flatnonzero(self.times == checks.integer("at", time, 1))
+        if not found.size:
+            checks.refuse("at", "be recorded rounds", time, "Ask for it when simulating: milestones=[...].")
+        return int(found[0])
 
     def to_arrow(self) -> Any:
         """`curves` as an Arrow table."""
