@@ -511,7 +511,7 @@ def analysing(rng: Rng, folder: Path) -> None:
         valued.contrast(*pick(rng, [("a", "b"), ("a", "c"), (None, 1)]), pick(rng, ["dr", "ips", *THINGS]))
     for to, name in (("obp", "out.npz"), ("mrt", "out.csv")):
         with refusals():
-            read = {key: options[key] for key in ("unit", "n_actions", "workers", "progress") if key in options}
+            read: dict[str, Any] = {key: options[key] for key in ("unit", "n_actions", "workers", "progress") if key in options}
             mb.export(log, folder / name, to=pick(rng, [to, to, *THINGS]), **with_spoilt(rng, read, 0.2))
 
 
