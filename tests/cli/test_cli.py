@@ -153,7 +153,7 @@ def test_a_wrong_spec_ends_with_one_sentence_before_any_computing(tmp_path: Path
 def test_refusals_are_sentences_and_exit_codes(tmp_path: Path) -> None:
     missing = run("simulate", "none.toml", cwd=tmp_path)
     assert missing.returncode == 1
-    assert missing.stderr.strip() == "mebandit: spec must be a readable file; got none.toml (No such file or directory)."
+    assert missing.stderr.strip() == "mebandit: SPEC must be a readable file; got none.toml (No such file or directory)."
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "spec.toml").write_text(SPEC)
     blocked = run("simulate", "spec.toml", "--out", "taken", cwd=tmp_path)

@@ -24,7 +24,7 @@ def merge(states: tuple[Path, ...], out: Path) -> None:
       mebandit merge north.json south.json --out pooled.json
     """
     if len(states) < 2:
-        checks.refuse("the states to merge", "be at least two files", f"{len(states)}")
+        checks.refuse("states", "be at least two files", len(states))
     check_output(out, states, ours=begins_with(FORMAT))
     sites = [Learner.load(path) for path in states]
     pooled = sites[0]

@@ -51,10 +51,11 @@ def _read_columns(path: Path) -> dict[str, Floats]:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, skipinitialspace=True))
     except (OSError, ValueError, csv.Error) as error:
-        raise checks.LogError(f"{path} must be the cleaned HeartSteps CSV; got: {error}.") from error
+        checks.refuse(str(path), "be the cleaned HeartSteps CSV", f"a file that cannot be read ({error})", error=checks.LogError)
     missing = [name for name in COLUMNS if not rows or name not in rows[0]]
     if missing:
-        raise checks.LogError(f"{path} must have rows with the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}.")
+        rule = f"have rows with the columns {', '.join(COLUMNS)}"
+        checks.refuse(str(path), rule, f"none for {', '.join(missing)}", error=checks.LogError)
     column = {name: np.full(len(rows), np.nan) for name in COLUMNS}
     for i, row in enumerate(rows):
         for name in COLUMNS:
@@ -62,8 +63,9 @@ def _read_columns(path: Path) -> dict[str, Floats]:
             if text and text != "NA":
                 try:
                     column[name][i] = float(text)
-                except ValueError as error:
-                    raise checks.LogError(f"{path} must have numbers, or NA, in column {name}; got {text!r} in row {i + 2}.") from error
+                except ValueError:
+                    rule = f"have numbers, or NA, in column {name}"
+                    checks.refuse(str(path), rule, f"{text!r} in row {i + 2}", error=checks.LogError)
     return column
 
 

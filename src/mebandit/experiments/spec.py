@@ -135,9 +135,9 @@ def read_spec(path: str | Path) -> list[Cell]:
     try:
         data = parse_toml(path.read_bytes())
     except OSError as error:
-        raise LogError(f"spec must be a readable file; got {path} ({error.strerror}).") from error
+        checks.refuse("spec", "be a readable file", f"{path} ({error.strerror})", error=LogError)
     except ValueError as error:
-        raise LogError(f"spec must be TOML; got {path} ({error}).") from error
+        checks.refuse("spec", "be TOML", f"{path} ({error})", error=LogError)
     try:
         return cells_of(data)
     except checks.InvalidInput as error:

@@ -39,7 +39,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
                 part.unlink()
             raise
     except OSError as error:
-        raise LogError(f"the file to write must be one that can be written; got {path} ({error.strerror or error}).") from error
+        checks.refuse("the file to write", "be one that can be written", f"{path} ({error.strerror or error})", error=LogError)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -124,7 +124,7 @@ def writable_folder(path: str | Path) -> Path:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         probe.unlink()
     except OSError as error:
-        raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error
+        checks.refuse("the output folder", "be writable", f"{folder} ({error.strerror})", error=LogError)
     return folder
 
 
@@ -138,11 +138,10 @@ def folder_for_results(path: Path | None, inputs: Iterable[Path], names: Iterabl
         return
     for given in inputs:
         if given.is_dir() and (path.resolve() == given.resolve() or given.resolve() in path.resolve().parents):
-            raise LogError(f"the output folder must be outside the folder that is read; got {path} in {given}.")
+            checks.refuse("the output folder", "be outside the folder that is read", f"{path} in {given}", error=LogError)
         if any((path / name).exists() and given.exists() and (path / name).samefile(given) for name in names):
-            raise LogError(
-                f"the output folder must be another one, where results do not take the place of the log; got {path} for {given}."
-            )
+            rule = "be another one, where results do not take the place of the log"
+            checks.refuse("the output folder", rule, f"{path} for {given}", error=LogError)
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield writable_folder(path)
@@ -170,9 +169,10 @@ def check_output(path: str | Path, inputs: Iterable[object], ours: Callable[[Pat
     target = checks.path("the file to write", path)
     for given in inputs:
         if isinstance(given, (str, Path)) and target.exists() and Path(given).exists() and target.samefile(given):
-            raise LogError(f"the file to write must be another one than what is read; got {path} for both.")
+            checks.refuse("the file to write", "be another one than what is read", f"{path} for both", error=LogError)
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise LogError(f"the file to write must be in a folder that can be written to; got {path}.")
+        checks.refuse("the file to write", "be in a folder that can be written to", path, error=LogError)
     if target.is_dir() or (target.is_file() and target.stat().st_size and not ours(target)):
-        remedy = "Name another, or take that one away first."
-        raise LogError(f"the file to write must be new, or an earlier one of its kind; got {path}, which holds something else. {remedy}")
+        remedy = "Name another file, or remove this one first."
+        rule = "be new, or an earlier one of its kind"
+        checks.refuse("the file to write", rule, f"{path}, which holds something else", remedy, error=LogError)

@@ -164,16 +164,14 @@ class Cluster:
         try:
             found = self._waiting[0].result()
         except KilledWorker as error:
-            raise ClusterError(
-                f"the cluster must have workers that live through a piece of work; got one piece during which {error.allowed_failures + 1} "
-                "workers died. Their logs say why; too little memory is the usual reason."
-            ) from error
-        except (CancelledError, asyncio.CancelledError) as error:
-            raise ClusterError(
-                "the cluster must stay in reach until all is computed; got a connection that was lost, or tasks that were cancelled there."
-            ) from error
+            received = f"one task during which {error.allowed_failures + 1} workers died"
+            remedy = "Their logs say why; too little memory is the usual reason."
+            checks.refuse("the cluster", "have workers that survive a task", received, remedy, error=ClusterError)
+        except (CancelledError, asyncio.CancelledError):
+            received = "a connection that was lost, or tasks that were cancelled there"
+            checks.refuse("the cluster", "stay in reach until all is computed", received, error=ClusterError)
         if isinstance(found, str):
-            raise ClusterError(f"{found} Install on all of them what is installed here.")
+            raise ClusterError(f"{found} Install the same packages on all workers as here.")
         self._waiting.popleft()
         seconds, results = found
         return seconds, results
@@ -234,9 +232,9 @@ def _connected(address: str) -> "Client":
     """A client of the scheduler at an address; or one sentence, soon."""
     try:
         from distributed import Client
-    except ImportError as error:
+    except ImportError:
         remedy = "Install it with: pip install 'mebandit[dask]'"
-        raise ClusterError(f"To compute on a cluster, distributed must be installed; got none. {remedy}") from error
+        checks.refuse("distributed", "be installed, to compute on a cluster", "none", remedy, error=ClusterError)
     with ThreadPoolExecutor(1) as aside:  # a notebook has an event loop of its own in this thread
         try:
             kind = aside.submit(asyncio.run, _kind(address)).result()
@@ -245,7 +243,7 @@ def _connected(address: str) -> "Client":
     if kind != "Scheduler":
         rule = "be the address of a running Dask scheduler, such as tcp://host:8786"
         got = kind if kind.startswith("none") else f"that of a {kind}"
-        raise ClusterError(f"scheduler must {rule}; got {address!r}, {got}. `dask scheduler` prints its address.")
+        checks.refuse("scheduler", rule, f"{address!r}, {got}", "`dask scheduler` prints its address.", error=ClusterError)
     return Client(address, timeout=PATIENCE, set_as_default=False)
 
 
