@@ -166,7 +166,7 @@ def test_help_is_for_newcomers(tmp_path: Path) -> None:
     text = run("--help", cwd=tmp_path).stdout
     assert "demo" in text
     assert "simulate" in text
-    assert "predicted contexts" in text
+    assert "measured with error" in text
     assert mb.__version__ in run("--version", cwd=tmp_path).stdout
 
 

@@ -35,8 +35,8 @@ COMMAND = click.Command(
         (Refusal("n_actions and floor", "fit", "2 and 1"), "--n-actions and --floor must fit; got 2 and 1."),
         (Refusal("policy 'a'", "be known", "none"), "--policy 'a' must be known; got none."),
         (Refusal("log", "exist", "none"), "LOG must exist; got none."),
-        (Refusal("the error", "be given", "no error_cov", "Give error_cov=..."), "the error must be given; got no --error-cov. Give --error-cov ..."),
-        (Refusal("predicted", "fit", "x", "Take floor=0.1 or intercept=True."), "predicted must fit; got x. Take --floor 0.1 or --intercept."),
+        (Refusal("the error", "be known", "no error_cov", "Give floor=1."), "the error must be known; got no --error-cov. Give --floor 1."),
+        (Refusal("x", "fit", "y", "Take floor=0.1 or intercept=True."), "x must fit; got y. Take --floor 0.1 or --intercept."),
         # English words, contents of files, paths and calls stay as they are.
         (Refusal("theta of action 1", "be identified", "1"), "theta of action 1 must be identified; got 1."),
         (Refusal("the action", "be one of the log", "error_cov.csv"), "the action must be one of the log; got error_cov.csv."),
@@ -70,11 +70,9 @@ def test_a_process_refuses_in_options_where_python_names_arguments(tmp_path: Pat
     (tmp_path / "log.csv").write_text("x0,action,reward,propensity\n" + "1.5,1,0.5,0.5\n2.5,0,0.5,0.5\n" * 20)
     arguments = ["fit", "log.csv", "--predicted", "x0", "--error-cov=-1"]
     done = subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "mebandit: --error-cov must be positive semidefinite; got a matrix with the eigenvalue -1.\n",
-    )
-    with pytest.raises(mb.InvalidInput, match="^error_cov must be positive semidefinite"):
+    assert done.returncode == 1
+    assert done.stderr == "mebandit: --error-cov must be positive semidefinite; got a matrix with the eigenvalue -1.\n"
+    with pytest.raises(mb.InvalidInput, match=r"^error_cov must be positive semidefinite"):
         mb.fit(tmp_path / "log.csv", predicted="x0", error_cov=-1)
 
 
