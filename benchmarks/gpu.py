@@ -20,7 +20,7 @@ from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.ours import worlds
 from mebandit.experiments.paper.table1 import FLOOR, LEARNERS, cells_1a
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
-from mebandit.reports.page import Table
+from mebandit.reports.table import Table
 from mebandit.simulation import gpu as engine
 from mebandit.simulation.results import Results
 from mebandit.simulation.simulate import Contest, contest

@@ -11,7 +11,7 @@ import numpy as np
 
 import mebandit as mb
 from mebandit.experiments.paper.ours import worlds
-from mebandit.reports.page import Table
+from mebandit.reports.table import Table
 from mebandit.values import Floats
 
 WORLDS = ("synthetic", "drifting mean", "two error levels", "skewed contexts", "heavy-tailed error")

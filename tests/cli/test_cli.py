@@ -13,7 +13,8 @@ import pytest
 import mebandit as mb
 from mebandit import kernels
 from mebandit.experiments import spec
-from mebandit.reports import page as report
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime import files
 
 SPEC = """
@@ -188,6 +189,6 @@ def test_an_interrupted_write_leaves_no_half_file(tmp_path: Path, monkeypatch: p
 
 
 def test_a_page_escapes_what_it_shows() -> None:
-    page = report.Page("<b>").text("a < b & c").table(report.Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
+    page = Page("<b>").text("a < b & c").table(Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
     assert "<script>" not in page
     assert "a &lt; b &amp; c" in page

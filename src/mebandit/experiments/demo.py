@@ -6,7 +6,8 @@ from time import monotonic
 
 from mebandit.environments import Environment, ExampleB1, Gaussian
 from mebandit.policies import Policy, greedy, lin_ucb, meb, meb_dr, meb_naive, thompson
-from mebandit.reports.page import Page, Table
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.files import write_whole
 from mebandit.simulation.results import Results
 from mebandit.simulation.simulate import simulate

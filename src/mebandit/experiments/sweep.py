@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.experiments.spec import Cell
-from mebandit.reports.page import Page, Table
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.files import write_whole
 from mebandit.simulation.results import draw_curves
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.runtime.escaping import in_figure
-from mebandit.runtime.files import whole_file
+from mebandit.reports.figures import canvas, draw_policies, legend_beside, save_figure
 from mebandit.values import Floats, Integers
 
 if TYPE_CHECKING:
-    import matplotlib.axes
     import matplotlib.figure
     import pandas as pd
 
@@ -123,22 +121,10 @@ class Results:
         return figure
 
 
-def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> None:
-    """A figure as a file, in full or not at all, in the format that its name ends in."""
-    kinds = figure.canvas.get_supported_filetypes()
-    kind = checks.path("path", path).suffix[1:].lower() or "png"
-    if kind not in kinds:
-        checks.refuse("path", f"end in one of {', '.join(f'.{known}' for known in kinds)}", str(path))
-    with whole_file(path) as file:
-        figure.savefig(file, format=kind, dpi=150)
-
-
 def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[str] = ()) -> "matplotlib.figure.Figure":
     """A figure of one measure from a table as `Results.curves` gives it."""
     checks.one_of("measure", measure, MEASURES)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    figure = canvas(7.5, 4.4)
     axes = figure.subplots()
     own = curves[curves["measure"] == measure]
     draw_policies(axes, own, references=references, log_scale=measure == "estimation_error")
@@ -146,28 +132,8 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
         axes.set_ylim(bottom=min(0.0, float(own["mean"].min())))
     axes.set_xscale("log")
     axes.set_ylabel(MEASURES[measure])
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes)
     return figure
-
-
-def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, references: Collection[str] = (), log_scale: bool = False) -> None:
-    """A line per policy from columns policy, time, mean, std_error, with a band of two standard errors; references grey and dashed."""
-    dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
-    for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
-        time, mean, se = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
-        if not np.isfinite(mean).any():
-            continue
-        if policy in references:
-            axes.plot(time, mean, label=in_figure(policy), color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
-        else:
-            axes.plot(time, mean, label=in_figure(policy), color=f"C{i}", linewidth=2)
-            low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
-            axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
-    if log_scale:
-        axes.set_yscale("log")
-    axes.set_xlabel("round")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
 
 
 def _std_error(values: Floats, axis: int = -1) -> Floats:

@@ -15,7 +15,9 @@ import numpy as np
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
 from mebandit.experiments.bench.measuring import ONE_THREAD, Done, Options, Stopped, Times, Worker, in_turns
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.values import Floats
 
 if TYPE_CHECKING:
@@ -197,11 +199,10 @@ def _play(number: int, task: Task, workers: dict[str, Worker], options: Options,
 
 def draw(played: list[Played]) -> "matplotlib.figure.Figure":
     """Microseconds per round, a dot for each contestant, on a log scale; a panel for each size, all in the order of the first."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
     names = sorted(played[0].times, key=lambda n: -played[0].times[n].median)
-    figure = Figure(figsize=(11, 1.4 + 0.3 * len(names)), layout="constrained")
+    figure = canvas(11, 1.4 + 0.3 * len(names))
     panels = np.atleast_1d(figure.subplots(1, len(played), sharex=True, sharey=True))
     for axes, size in zip(panels, played, strict=True):
         for i, name in enumerate(names):
@@ -218,9 +219,7 @@ def draw(played: list[Played]) -> "matplotlib.figure.Figure":
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_title(f"d = {size.dim}, K = {size.n_actions}", fontsize=10, loc="left")
         axes.set_xlabel("µs for decide + learn: best to median", fontsize=9)
-        axes.grid(axis="x", color="#e3e6ea", linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes, grid="x")
     panels[0].set_yticks(range(len(names)), [f"{CONTESTANTS[n].library}: {CONTESTANTS[n].method.split(',')[0]}" for n in names], fontsize=8)
     for label, name in zip(panels[0].get_yticklabels(), names, strict=True):
         label.set_fontweight("bold" if name in OURS else "normal")

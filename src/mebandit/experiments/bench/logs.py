@@ -16,7 +16,8 @@ import numpy as np
 from mebandit.analysis.inference import fit
 from mebandit.estimation.estimators import METHODS
 from mebandit.experiments.bench.measuring import Done, Options, Times, Worker, in_turns, peak_megabytes, timed
-from mebandit.reports.page import Section, Table
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 FEATURES = [f"x{i}" for i in range(5)]
 NEEDED = [*FEATURES, "action", "reward", "propensity"]

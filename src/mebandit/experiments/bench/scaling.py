@@ -15,7 +15,9 @@ from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns,
 from mebandit.experiments.bench.simulating import Runner
 from mebandit.live.learner import Learner
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.simulation.simulate import BLOCK
 
 if TYPE_CHECKING:
@@ -167,10 +169,9 @@ def _waiting(learner: Learner, decisions: int = 1000) -> float:
 
 def draw(by_dim: dict[int, dict[str, Times]], by_actions: dict[int, dict[str, Times]]) -> "matplotlib.figure.Figure":
     """Microseconds per round against d and against K, both on log scales."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    figure = canvas(11, 3.9)
     panels = (("features d, K = 2", by_dim), ("actions K, d = 5", by_actions))
     for axes, (what, found) in zip(figure.subplots(1, 2), panels, strict=True):
         sizes = list(found)
@@ -184,7 +185,6 @@ def draw(by_dim: dict[int, dict[str, Times]], by_actions: dict[int, dict[str, Ti
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_xlabel(what)
         axes.set_ylabel("µs per simulated round")
-        axes.grid(which="major", color="#e3e6ea", linewidth=0.7)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        plain(axes)
+        axes.legend(frameon=False, fontsize=9)
     return figure

@@ -8,7 +8,8 @@ from mebandit import schedules
 from mebandit.environments import Environment, Gaussian
 from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
 from mebandit.policies import LinearPolicy, bayes_oracle, greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, robust_ucb, thompson
-from mebandit.reports.page import Section, Table
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.simulation.simulate import BLOCK, Trajectory
 from mebandit.values import Stretch
 

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from functools import partial
 
 from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, seconds_of
-from mebandit.reports.page import Section, Table
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 SCRIPTS = {
     "Python alone": "",

@@ -6,8 +6,9 @@ from mebandit.experiments.paper import table1
 from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
-from mebandit.reports.page import Section, Table, picture
-from mebandit.simulation.results import draw_policies
+from mebandit.reports.figures import canvas, draw_policies, legend_above, picture
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -63,11 +64,9 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """The paper's arrangement: rows σ_ε², columns the reward noise."""
-    from matplotlib.figure import Figure
-
     noise = table1.noise_name(str(part["protocol"].iloc[0]))
     columns, rows = (list(dict.fromkeys(sorted(part[name]))) for name in ("sigma_eta", "sigma_e2"))
-    figure = Figure(figsize=(9.6, 7.6), layout="constrained")
+    figure = canvas(9.6, 7.6)
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="col")
     for i, sigma_e2 in enumerate(rows):
         for j, sigma_eta in enumerate(columns):
@@ -76,5 +75,5 @@ def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
             grid[i, j].set_xlabel("round" if i == len(rows) - 1 else "")
             grid[i, j].set_title(f"{noise} = {sigma_eta:g}" if i == 0 else "", fontsize=10)
         grid[i, 0].set_ylabel(f"σ_ε² = {sigma_e2:g}\n|θ̂_1 - θ_1|")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(POLICIES), frameon=False)
+    legend_above(figure, columns=len(POLICIES))
     return figure

@@ -15,9 +15,10 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described, digest
 from mebandit.policies import lin_ucb, meb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, draw_policies, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.schedules import log_spaced
-from mebandit.simulation.results import draw_policies
 from mebandit.values import Floats, Integers, Stretch
 
 if TYPE_CHECKING:
@@ -245,9 +246,7 @@ def _cumulative(own: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _draw_21(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    figure = canvas(6.4, 3.8)
     axes = figure.subplots()
     draw_policies(axes, _cumulative(own), references=("uniform", "oracle on x̃", "oracle on E[x|x̃]"))
     axes.set_ylabel("cumulative regret")
@@ -256,9 +255,7 @@ def _draw_21(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
 
 
 def _draw_b1(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    figure = canvas(9.6, 3.8)
     left, right = figure.subplots(1, 2)
     learners = own[~own["policy"].isin(["uniform", "oracle on x̃"])]
     draw_policies(left, learners[(learners["measure"] == "estimation_error_1") & (learners["time"] >= 10)])
@@ -272,9 +269,7 @@ def _draw_b1(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
 
 
 def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    figure = canvas(9.6, 3.8)
     for axes, name in zip(figure.subplots(1, 2, sharey=True), METHODS.values(), strict=True):
         for rho, color in zip(THRESHOLDS, ("C2", "C0", "C3"), strict=True):
             part = own[(own["policy"] == name) & (own["rho"] == rho) & (own["time"] >= 100)]
@@ -288,8 +283,7 @@ def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure"
         axes.set_ylim(-2.5, 0)
         axes.set_xlabel("round")
         axes.set_title(name, fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
+        plain(axes)
     figure.axes[0].set_ylabel("estimate of θ_0 = -1")
     figure.axes[0].legend(frameon=False, fontsize=9)
     return figure

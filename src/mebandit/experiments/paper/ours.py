@@ -13,7 +13,9 @@ from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, legend_above, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -157,9 +159,7 @@ def _named(index: Any) -> str:
 
 def draw(mean: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """Regret as a share of MEB's, world by world; of Table 1 the rows with σ_η² = 0.1."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    figure = canvas(9.6, 4.4)
     own = mean[mean.index.get_level_values("sigma_eta") == 0.1].droplevel("sigma_eta")
     names = list(dict.fromkeys(own.index.get_level_values("world")))
     levels = sorted(set(own.index.get_level_values("sigma_e2")))
@@ -173,7 +173,6 @@ def draw(mean: "pd.DataFrame") -> "matplotlib.figure.Figure":
         axes.set_xlim(left=0)
         axes.set_xlabel("regret as a share of MEB's")
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+        plain(axes)
+    legend_above(figure, columns=4)
     return figure

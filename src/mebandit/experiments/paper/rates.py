@@ -12,7 +12,9 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import lin_ucb, meb
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.values import Stretch
 
 if TYPE_CHECKING:
@@ -127,9 +129,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def draw(table: "pd.DataFrame", known: theory.Constants) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    figure = canvas(9.6, 4.2)
     for axes, setting in zip(figure.subplots(1, 2), theory.SETTINGS, strict=True):
         for i, (policy, own) in enumerate(table[table["setting"] == setting].groupby("policy", sort=False)):
             label = f"{policy}: slope {slope(own)[0]:.2f}"
@@ -143,7 +143,6 @@ def draw(table: "pd.DataFrame", known: theory.Constants) -> "matplotlib.figure.F
         axes.set_xlabel("horizon T")
         axes.set_ylabel("regret over T rounds")
         axes.set_title(f"{setting} setting", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
+        plain(axes)
         axes.legend(frameon=False, fontsize=9)
     return figure

@@ -18,7 +18,9 @@ from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, legend_above, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -353,11 +355,9 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
 
 def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """Ours and the published numbers side by side, policy by policy, in the table's order of cells."""
-    from matplotlib.figure import Figure
-
     comparable = bool(part["difference_se"].notna().any())
     levels = list(dict.fromkeys(part["sigma_e2"]))
-    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    figure = canvas(9.6, 3.3)
     for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
         own = part[part["sigma_e2"] == level]
         noises = list(dict.fromkeys(own["sigma_eta"]))
@@ -371,8 +371,7 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
         axes.set_xlabel(noise_name(str(part["protocol"].iloc[0])))
         axes.axhline(0, color="0.7", linewidth=1, zorder=0)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.25)
+        plain(axes, grid="y")
     figure.axes[0].set_ylabel("10 × regret, as published" if comparable else "average clipped regret")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=7, frameon=False, fontsize=9)
+    legend_above(figure, columns=7)
     return figure

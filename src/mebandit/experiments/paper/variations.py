@@ -15,8 +15,9 @@ from mebandit.experiments.paper.options import Options
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import Cell, described
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
-from mebandit.reports.page import Section, Table, picture
-from mebandit.simulation.results import draw_policies
+from mebandit.reports.figures import canvas, draw_policies, legend_beside, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -240,22 +241,18 @@ def arm_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def _draw_by(curves: "pd.DataFrame", column: str, measure: str) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
     own = curves[(curves["measure"] == measure) & (curves["time"] >= 50)].drop(columns="policy" if column != "policy" else [])
-    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
+    figure = canvas(8.6, 4.2)
     axes = figure.subplots()
     draw_policies(axes, own.rename(columns={column: "policy"}), log_scale=measure == "estimation_error")
     axes.set_xscale("log")
     axes.set_ylabel({"clipped_regret": "average clipped regret", "estimation_error": "error of θ̂, worst arm"}[measure])
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes)
     return figure
 
 
 def _draw_arms(mean: "pd.DataFrame", se: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    figure = canvas(7.2, 4.0)
     axes = figure.subplots()
     marks = iter(["s:", "^--", "v--"])
     for policy in mean.columns:
@@ -266,7 +263,6 @@ def _draw_arms(mean: "pd.DataFrame", se: "pd.DataFrame") -> "matplotlib.figure.F
     axes.set_xlabel("number of arms K")
     axes.set_ylabel("average clipped regret")
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plain(axes)
+    legend_beside(axes)
     return figure
