@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -81,6 +82,12 @@ def commands() -> None:
     The policy sees a prediction x̃ = x + ε in place of the context x. Methods that ignore the error ε learn a wrong reward model, and take
     wrong actions. mebandit corrects for it, given the covariance of ε: in live trials, in the analysis of their logs, and in simulation.
     """
+
+
+def listed(subjects: Mapping[str, str]) -> str:
+    """Names with what they stand for, as lines that click leaves as they are."""
+    width = max(map(len, subjects), default=0) + 2
+    return "\n".join(["\b", *(f"  {name:{width}}{subject}" for name, subject in subjects.items())])
 
 
 def print_table(title: str, header: list[str], rows: list[list[str]], muted: set[int]) -> None:

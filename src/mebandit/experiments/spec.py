@@ -71,7 +71,7 @@ SIMULATION = {"horizon", "replicates", "seed", "floor", "references", "milestone
 
 
 @dataclass(frozen=True)
-class Cell:
+class SimulationCell:
     """One environment with the policies that play in it."""
 
     name: str
@@ -129,7 +129,7 @@ def digest(plain: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def read_spec(path: str | Path) -> list[Cell]:
+def read_spec(path: str | Path) -> list[SimulationCell]:
     """The cells of an experiment file, every setting checked."""
     path = Path(path)
     try:
@@ -144,7 +144,7 @@ def read_spec(path: str | Path) -> list[Cell]:
         raise checks.InvalidInput(f"{path}: {error}") from error
 
 
-def cells_of(data: dict[str, Any]) -> list[Cell]:
+def cells_of(data: dict[str, Any]) -> list[SimulationCell]:
     """The cells of an experiment given as nested dicts."""
     _only("the spec", data, {"simulation", "environment", "grid", "policy"})
     simulation = _table(data, "simulation")
@@ -172,7 +172,7 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
             if len(named) < len(made):
                 checks.refuse("policies", "have different names", ", ".join(map(label, made)), "Give some of them a name = '...'.")
             check_room(len(named), simulation["replicates"], log_spaced(simulation["horizon"]).size, environment.n_actions)
-            cells.append(Cell(name, environment, named, simulation, chosen))
+            cells.append(SimulationCell(name, environment, named, simulation, chosen))
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
     return cells

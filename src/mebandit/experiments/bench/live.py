@@ -14,7 +14,7 @@ import numpy as np
 
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
-from mebandit.experiments.bench.measuring import ONE_THREAD, Done, Options, Stopped, Times, Worker, in_turns
+from mebandit.experiments.bench.measuring import ONE_THREAD, BenchOptions, Done, Stopped, Times, Worker, in_turns
 from mebandit.reports.figures import canvas, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -59,7 +59,7 @@ def make_task(dim: int, n_actions: int, rounds: int) -> Task:
 
 
 @dataclass(frozen=True)
-class Played:
+class Comparison:
     """What came of one size."""
 
     dim: int
@@ -131,11 +131,11 @@ SETTING = (
 )
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
     return len(SIZES) * (options.repeats + 1) * len(CONTESTANTS) + len(CONTESTANTS)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
     """Both sizes; a contestant that is missing or fails is named, with the reason."""
     tasks = [make_task(dim, n_actions, BLOCK * (options.repeats + 1)) for dim, n_actions in SIZES]
     found, missing = find(options.pythons)
@@ -182,7 +182,7 @@ def find(pythons: tuple[str, ...]) -> tuple[dict[str, tuple[str, str]], list[str
     return ordered, [f"{library} is not installed and was left out." for library in absent]
 
 
-def _play(number: int, task: Task, workers: dict[str, Worker], options: Options, done: Done) -> Played:
+def _play(number: int, task: Task, workers: dict[str, Worker], options: BenchOptions, done: Done) -> Comparison:
     actions: dict[str, list[int]] = {name: [] for name in workers}
 
     def turn(name: str) -> float:
@@ -194,10 +194,10 @@ def _play(number: int, task: Task, workers: dict[str, Worker], options: Options,
     times = in_turns({name: partial(turn, name) for name in workers}, options.repeats + 1, done)
     dim, n_actions = task.predicted.shape[1], task.rewards.shape[1]
     warm = {name: Times(found.turns[1:]) for name, found in times.items()}
-    return Played(dim, n_actions, warm, {name: task.regret(taken) for name, taken in actions.items()})
+    return Comparison(dim, n_actions, warm, {name: task.regret(taken) for name, taken in actions.items()})
 
 
-def draw(played: list[Played]) -> "matplotlib.figure.Figure":
+def draw(played: list[Comparison]) -> "matplotlib.figure.Figure":
     """Microseconds per round, a dot for each contestant, on a log scale; a panel for each size, all in the order of the first."""
     from matplotlib.ticker import StrMethodFormatter
 

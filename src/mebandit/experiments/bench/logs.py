@@ -15,7 +15,7 @@ import numpy as np
 
 from mebandit.analysis.inference import fit
 from mebandit.estimation.estimators import METHODS
-from mebandit.experiments.bench.measuring import Done, Options, Times, Worker, in_turns, peak_megabytes, timed
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, Worker, in_turns, peak_megabytes, timed
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
 
@@ -107,11 +107,11 @@ TURNS = 5
 """at most: the larger the log, the less its times vary"""
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
     return 2 * (min(options.repeats, TURNS) + 1) * len(WORK)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
     with tempfile.TemporaryDirectory() as folder:
         path, rows = Path(folder) / "log.parquet", []
         found: dict[str, Times] = {}

@@ -21,7 +21,7 @@ Done = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class BenchOptions:
     """What a run of the benchmarks may be told."""
 
     repeats: int = 15

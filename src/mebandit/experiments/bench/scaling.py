@@ -11,7 +11,7 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Gaussian
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, timed
 from mebandit.experiments.bench.simulating import Runner
 from mebandit.live.learner import Learner
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, thompson
@@ -51,11 +51,11 @@ def world(dim: int, n_actions: int) -> Gaussian:
     return Gaussian(theta=rng.normal(size=(n_actions, dim)), mean=1.0 / np.sqrt(dim), cov=1.0 / dim, error_cov=0.25 / dim)
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
     return options.repeats * (len(DIMS) * len(BY_DIM) + len(ACTIONS) * len(BY_ACTIONS)) + 10 * len(HORIZONS)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
     by_dim = {d: _costs(BY_DIM, 2, d, options, done) for d in DIMS}
     by_actions = {k: _costs(BY_ACTIONS, k, 5, options, done) for k in ACTIONS}
     drawn = picture(draw(by_dim, by_actions))
@@ -83,7 +83,7 @@ def run(options: Options, done: Done) -> list[Section]:
 SETTING = "Simulated rounds on one core, the tape drawn beforehand; microseconds per round, median (best)."
 
 
-def _costs(recipes: Recipes, k: int, d: int, options: Options, done: Done) -> dict[str, Times]:
+def _costs(recipes: Recipes, k: int, d: int, options: BenchOptions, done: Done) -> dict[str, Times]:
     """Seconds per round by recipe."""
     rounds = max(16, min(BLOCK, 200_000 // (k * d * d)))
     runners = {name: Runner(world(d, k), make(k, d), warm=40 * k * d, rounds=rounds) for name, make in recipes.items()}

@@ -6,7 +6,7 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Environment, Gaussian
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, timed
 from mebandit.policies import LinearPolicy, bayes_oracle, greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, robust_ucb, thompson
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -45,11 +45,11 @@ class Runner:
         self.trajectory.play(self.tape, LATE, self.benchmark)
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
     return (len(POLICIES) + 1) * options.repeats
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
     environment = Gaussian(error_cov=1.0)
     work = {TAPE: timed(lambda: environment.tape(Stretch(1, 0, 0, 0, BLOCK)))}
     work |= {policy.name: timed(Runner(environment, policy, warm=20_000).play) for policy in POLICIES}

@@ -5,7 +5,7 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, seconds_of
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, seconds_of
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
 
@@ -29,11 +29,11 @@ WEIGHT = 40
 """how much longer a process takes that compiles than one that does not"""
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
     return len(SCRIPTS) * options.repeats + WEIGHT * len(COMPILING)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
     with ExitStack() as stack:
         caches = {name: stack.enter_context(tempfile.TemporaryDirectory()) for name in SCRIPTS}
         cold = {}

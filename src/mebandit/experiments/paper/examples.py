@@ -11,9 +11,9 @@ from mebandit import __version__, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.estimation import estimators
 from mebandit.estimation.moments import Rounds, crossproducts, no_rounds, pack, unpack
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described, digest
+from mebandit.experiments.spec import SimulationCell, described, digest
 from mebandit.policies import lin_ucb, meb, thompson
 from mebandit.reports.figures import canvas, draw_policies, picture, plain
 from mebandit.reports.page import Section
@@ -112,7 +112,7 @@ def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     return found
 
 
-def cells(options: Options) -> list[Any]:
+def cells(options: PaperOptions) -> list[Any]:
     n = options.replicates_or(REPLICATES)
     first = [meb(2, 1, **schedules.standard(HORIZON, 1)), thompson(2, 1, width=0.1, floor=0.0)]
     preset = schedules.standard(HORIZON, 2)
@@ -123,8 +123,8 @@ def cells(options: Options) -> list[Any]:
         meb(2, 2, floor=preset.floor, name=EARLY),
     ]
 
-    def simulated(example: str, environment: Environment, policies: list[Any]) -> Cell:
-        return Cell(
+    def simulated(example: str, environment: Environment, policies: list[Any]) -> SimulationCell:
+        return SimulationCell(
             name=f"Example {example}",
             environment=environment,
             policies={policy.name: policy for policy in policies},

@@ -7,11 +7,11 @@ import numpy as np
 
 from mebandit.environments import Drifting, Environment, Gaussian
 from mebandit.experiments.paper import table1
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
 from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, described
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
@@ -65,17 +65,17 @@ def policies(environment: Environment, horizon: int, **common: Any) -> list[Any]
     ]
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
     shape: dict[str, Any] = {"seed": options.seed}
     found = table1.cells_1a("as_written", replicates=options.replicates_or(table1.REPLICATES_1A), **shape)
-    found += table1.cells_1b("as_written", source=table1.Source(), replicates=options.replicates_or(table1.REPLICATES_1B), **shape)
+    found += table1.cells_1b("as_written", source=table1.HeartStepsData(), replicates=options.replicates_or(table1.REPLICATES_1B), **shape)
     for sigma_e2 in (0.1, 1.0, 2.0):
         for name, environment in worlds(sigma_e2).items():
             short = name == f"T = {SHORT}"
             horizon, replicates = (SHORT, 10 * options.replicates_or(REPLICATES)) if short else (HORIZON, options.replicates_or(REPLICATES))
             common = {"discount": DISCOUNT} if name.endswith("discounted") else {}
             found.append(
-                Cell(
+                SimulationCell(
                     name=f"{name}, σ_ε² = {sigma_e2:g}",
                     environment=environment,
                     policies={policy.name: policy for policy in policies(environment, horizon, **common)},

@@ -8,9 +8,9 @@ import numpy as np
 from mebandit import schedules
 from mebandit.analysis import theory
 from mebandit.environments import SmallError
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, described
 from mebandit.policies import lin_ucb, meb
 from mebandit.reports.figures import canvas, picture, plain
 from mebandit.reports.page import Section
@@ -28,7 +28,7 @@ EXPONENTS = {"standard": 2 / 3, "clipped": 1 / 2}
 EARLY = "MEB, no warm-up"
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
     environment = SmallError()
     shape = (environment.n_actions, environment.dim)
     found = []
@@ -38,7 +38,7 @@ def cells(options: Options) -> list[Cell]:
             floor = 0.0 if setting == "standard" else FLOOR
             policies = [meb(*shape, **preset), meb(*shape, floor=preset.floor, name=EARLY), lin_ucb(*shape, floor=floor)]
             found.append(
-                Cell(
+                SimulationCell(
                     name=f"rates {setting} T={horizon}",
                     environment=environment,
                     policies={policy.name: policy for policy in policies},

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from mebandit import checks, schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell
+from mebandit.experiments.spec import SimulationCell
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
@@ -69,7 +69,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Source:
+class HeartStepsData:
     """Where HeartSteps comes from: the built-in description, or the data."""
 
     csv: Path | None = None
@@ -88,7 +88,7 @@ class Source:
         return environment, {"kind": "HeartSteps", "data": digest, "in_turn": in_turn} | options
 
 
-def cells_1a(protocol: str, *, replicates: int, seed: int, horizon: int = 50_000) -> list[Cell]:
+def cells_1a(protocol: str, *, replicates: int, seed: int, horizon: int = 50_000) -> list[SimulationCell]:
     """The nine cells of Table 1(a)."""
     cells = []
     for sigma_eta, sigma_e2 in TABLE_1A:
@@ -96,7 +96,7 @@ def cells_1a(protocol: str, *, replicates: int, seed: int, horizon: int = 50_000
         environment = Gaussian(error_cov=sigma_e2, noise_sd=noise_sd)
         policies = _policies_1a(protocol, sigma_eta, horizon)
         cells.append(
-            Cell(
+            SimulationCell(
                 name=f"1(a) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}",
                 environment=environment,
                 policies={policy.name: policy for policy in policies},
@@ -133,7 +133,7 @@ def _policies_1a(protocol: str, sigma_eta: float, horizon: int) -> list[Any]:
     ]
 
 
-def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> list[Cell]:
+def cells_1b(protocol: str, *, source: HeartStepsData, replicates: int, seed: int) -> list[SimulationCell]:
     """The nine cells of Table 1(b)."""
     published = protocol == "published"
     horizon = 5000 if published else 2500
@@ -143,7 +143,7 @@ def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> li
         environment, settings = source.world(noise_sd=noise_sd, burden_error_var=sigma_e2, in_turn=published)
         policies = _policies_1b(protocol, noise_sd, sigma_eta, horizon)
         cells.append(
-            Cell(
+            SimulationCell(
                 name=f"1(b) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}{'' if source.csv is None else ' data'}",
                 environment=environment,
                 policies={policy.name: policy for policy in policies},
@@ -225,13 +225,13 @@ def tabulate(
     return pd.DataFrame(rows)
 
 
-def cells_of_1a(options: Options) -> list[Cell]:
+def cells_of_1a(options: PaperOptions) -> list[SimulationCell]:
     shape = {"replicates": options.replicates_or(REPLICATES_1A), "seed": options.seed}
     return [cell for protocol in options.protocols for cell in cells_1a(protocol, **shape)]
 
 
-def cells_of_1b(options: Options) -> list[Cell]:
-    sources = [Source()] + ([Source(options.heartsteps_csv)] if options.heartsteps_csv is not None else [])
+def cells_of_1b(options: PaperOptions) -> list[SimulationCell]:
+    sources = [HeartStepsData()] + ([HeartStepsData(options.heartsteps_csv)] if options.heartsteps_csv is not None else [])
     shape = {"replicates": options.replicates_or(REPLICATES_1B), "seed": options.seed}
     return [cell for protocol in options.protocols for source in sources for cell in cells_1b(protocol, source=source, **shape)]
 

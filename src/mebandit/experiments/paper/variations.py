@@ -11,9 +11,9 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Environment, Estimated, Gaussian, Misreported
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, described
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
 from mebandit.reports.figures import canvas, draw_policies, legend_beside, picture, plain
 from mebandit.reports.page import Section
@@ -65,8 +65,8 @@ THETA = (
 """the paper's two arms, then others of the same kind: entries 4 to 6 with sum 25, so that no arm is best at the mean context"""
 
 
-def _cell(name: str, environment: Environment, policies: list[LinearPolicy], options: Options, **labels: Any) -> Cell:
-    return Cell(
+def _cell(name: str, environment: Environment, policies: list[LinearPolicy], options: PaperOptions, **labels: Any) -> SimulationCell:
+    return SimulationCell(
         name=name,
         environment=environment,
         policies={policy.name: policy for policy in policies},
@@ -97,7 +97,7 @@ def _paired(first: "pd.Series[float]", second: "pd.Series[float]") -> str:
 # ---- estimated error variance ------------------------------------------------------------------------------------------
 
 
-def variance_cells(options: Options) -> list[Cell]:
+def variance_cells(options: PaperOptions) -> list[SimulationCell]:
     world = Gaussian(error_cov=ERROR_VAR)
     return [_cell(f"reported: {name}", wrap(world), [meb(2, 5)], options, reported=name) for name, wrap in REPORTS.items()]
 
@@ -148,7 +148,7 @@ def variance_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 # ---- infrequent updates ------------------------------------------------------------------------------------------------
 
 
-def update_cells(options: Options) -> list[Cell]:
+def update_cells(options: PaperOptions) -> list[SimulationCell]:
     policies = [meb(2, 5, refit=refit, name=name) for name, refit in REFITS.items()]
     return [_cell("updates", Gaussian(error_cov=ERROR_VAR), policies, options, world="synthetic")]
 
@@ -196,7 +196,7 @@ def update_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 # ---- more arms ---------------------------------------------------------------------------------------------------------
 
 
-def arm_cells(options: Options) -> list[Cell]:
+def arm_cells(options: PaperOptions) -> list[SimulationCell]:
     def policies(k: int) -> list[LinearPolicy]:
         return [meb(k, 5), meb_naive(k, 5), lin_ucb(k, 5), thompson(k, 5), meb_dr(k, 5)]
 

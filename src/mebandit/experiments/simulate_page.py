@@ -1,10 +1,10 @@
-"""The report page of `mebandit simulate`: a table and a figure per cell."""
+"""The report page of `mebandit simulate`: a table and a figure for each cell."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.experiments.spec import Cell
+from mebandit.experiments.spec import SimulationCell
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
 from mebandit.runtime.files import write_whole
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def write_report(curves: "pd.DataFrame", cells: Sequence[Cell], folder: Path, *, command: str, seconds: float) -> Path:
+def write(curves: "pd.DataFrame", cells: Sequence[SimulationCell], folder: Path, *, command: str, seconds: float) -> Path:
     """One section per cell: regret and estimation error at the horizon, and the regret's curves."""
     simulation = cells[0].simulation
     page = Page("Simulation")

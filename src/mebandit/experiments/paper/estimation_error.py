@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from mebandit.experiments.paper import table1
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell
+from mebandit.experiments.spec import SimulationCell
 from mebandit.reports.figures import canvas, draw_policies, legend_above, picture
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -19,7 +19,7 @@ LAST = {"table1a": 50_000, "table1b": 2_500}
 """the paper's figures end here"""
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
     return [*table1.cells_of_1a(options), *table1.cells_of_1b(options)]
 
 
