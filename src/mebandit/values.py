@@ -82,7 +82,7 @@ class Stretch(NamedTuple):
 
 
 class World(NamedTuple):
-    """An environment as compiled code reads it: a mixture of C components for context and error, the rewards, and effects of past actions."""
+    """An environment as compiled code reads it: a mixture of C components for context and error, rewards, effects of past actions."""
 
     cumulative: Floats
     """cumulative probabilities of the components, (C,); empty: the components are taken in turn"""

@@ -111,7 +111,7 @@ class SmallError(Drawn):
     """An environment in which Assumptions 1 to 3 of the paper hold, and in which the best action is nearly undecided for some contexts.
 
     x is uniform on points evenly spaced on a circle, so that the smallest gap 2 |x_1| between the actions is nearly 0. The error is
-    ε = ±ρ x_1 (1, 1)' with equal probabilities, so that |⟨δ, ε⟩| = ρ |⟨δ, x⟩|. θ_1 = (1, 0) = -θ_0. The radius is the largest with |x̃| <= 1.
+    ε = ±ρ x_1 (1, 1)' with equal probabilities, so that |⟨δ, ε⟩| = ρ |⟨δ, x⟩|. θ_1 = (1, 0) = -θ_0. The largest |x̃| is 1.
     """
 
     contexts: int = 64

@@ -75,8 +75,8 @@ def _read_columns(path: Path) -> dict[str, Floats]:
 def read_study(path: str | Path) -> Study:
     """Read the cleaned data and standardise three features.
 
-    Rows without a plausible temperature are dropped. Yesterday's steps, prior steps and temperature are then standardised over the remaining
-    rows (sample standard deviation). Last, rows with a missing value are dropped.
+    First, rows without a plausible temperature are dropped. Then yesterday's steps, prior steps and temperature are standardised over the
+    remaining rows (sample standard deviation). Last, rows with a missing value are dropped.
 
     Args:
         path: The cleaned CSV file.

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 def write(curves: "pd.DataFrame", cells: Sequence[SimulationCell], folder: Path, *, command: str, seconds: float) -> Path:
-    """One section per cell: regret and estimation error at the horizon, and the regret's curves."""
+    """Write report.html: for each cell regret and estimation error at the last round, and the curves of regret.
+
+    Args:
+        curves: The curves of all cells.
+        cells: The cells.
+        folder: Where to write.
+        command: The command that made the page.
+        seconds: How long it took.
+    """
     simulation = cells[0].simulation
     page = Page("Simulation")
     page.text(
@@ -39,5 +47,6 @@ def write(curves: "pd.DataFrame", cells: Sequence[SimulationCell], folder: Path,
 
 
 def _entry(last: "pd.DataFrame", policy: str, measure: str) -> str:
+    """A mean with its standard error."""
     mean, se = (float(last[column].loc[(policy, measure)]) for column in ("mean", "std_error"))
     return f"{mean:.4f} ({se:.4f})" if mean == mean else ""

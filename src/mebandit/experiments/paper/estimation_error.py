@@ -1,4 +1,4 @@
-"""The figures of estimation error: |θ̂_1 - θ_1| over time in the nine cells of each environment, from the cells of Table 1."""
+"""The experiment "figures": the estimation error |θ̂_1 - θ_1| over time, in the nine cells of each environment of Table 1."""
 
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,12 @@ LAST = {"table1a": 50_000, "table1b": 2_500}
 
 
 def cells(options: PaperOptions) -> list[SimulationCell]:
+    """The cells of Table 1."""
     return [*table1.cells_of_1a(options), *table1.cells_of_1b(options)]
 
 
 def table(data: CellData) -> "pd.DataFrame":
-    """The curves of arm 1: table, protocol, source, sigma_eta, sigma_e2, policy, time, mean, std_error."""
+    """The curves of action 1, a row per cell, policy and recorded round."""
     curves = data.curves
     own = curves[(curves["measure"] == "estimation_error_1") & curves["policy"].isin(POLICIES)].copy()
     own.insert(0, "table", own["source"].isna().map({True: "table1a", False: "table1b"}))
@@ -33,6 +34,7 @@ def table(data: CellData) -> "pd.DataFrame":
 
 
 def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """A section for each environment and protocol."""
     found = []
     for (name, protocol, source), part in table.groupby(["table", "protocol", "source"], sort=False, dropna=False):
         where = "synthetic environment" if source != source else f"HeartSteps V1, from the {source}"
@@ -51,7 +53,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                     f"of Table 1({str(name)[-1]}). The table has the last round."
                 ),
                 finding=(
-                    f"MEB ends nearer to θ_1 than TS and UCB, which share one estimator, in {nearer[0]} of {len(last)} cells, and nearer "
+                    f"MEB ends closer to θ_1 than TS and UCB, which share one estimator, in {nearer[0]} of {len(last)} cells, and closer "
                     f"than MEB-naive in {nearer[1]}. At the largest error variance the error of the better of TS and UCB is "
                     f"{ratio.min():.2g} to {ratio.max():.2g} times MEB's."
                 ),
@@ -63,7 +65,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    """The paper's arrangement: rows σ_ε², columns the reward noise."""
+    """The figure as the paper arranges it: rows are σ_ε², columns the reward noise."""
     noise = table1.noise_name(str(part["protocol"].iloc[0]))
     columns, rows = (list(dict.fromkeys(sorted(part[name]))) for name in ("sigma_eta", "sigma_e2"))
     figure = canvas(9.6, 7.6)
