@@ -73,13 +73,13 @@ class Demo:
         return (
             f"First environment: not seeing x costs {oracle:.3f} per round, even if θ is known. MEB loses {mean('MEB') - oracle:.3f} more, "
             f"the textbook correction {mean('MEB-naive') - oracle:.3f} more, and UCB and Thompson sampling, which ignore the error, up to "
-            f"{taken:.3f} more. Least squares with an intercept loses {plain:.3f} in all, {compared} MEB ({mean('MEB'):.3f}): with Gaussian "
-            "contexts E[r | x̃] is affine, so an intercept repairs the decisions, though not the estimate of θ.\n"
+            f"{taken:.3f} more. Least squares with an intercept loses {plain:.3f} in all, {compared} MEB ({mean('MEB'):.3f}): with "
+            "Gaussian contexts E[r | x̃] is affine, so an intercept repairs the decisions, though not the estimate of θ.\n"
             f"Second environment: here an intercept does not help. Least squares rotates θ towards the wrong action and loses "
-            f"{twisted('LS + intercept'):.3f} per round, UCB {twisted('UCB'):.3f}, for ever. MEB loses {twisted('MEB'):.3f} and the textbook "
-            f"correction {twisted('MEB-naive'):.3f}, and less the longer they run.\n"
-            f"MEB-DR, the default policy, loses {mean('MEB-DR'):.3f} in the first environment and {twisted('MEB-DR'):.3f} in the second: it "
-            "acts on a calibrated context where that is right, and uses an unbiased estimate where that earns more."
+            f"{twisted('LS + intercept'):.3f} per round, UCB {twisted('UCB'):.3f}, for ever. MEB loses {twisted('MEB'):.3f} and the "
+            f"textbook correction {twisted('MEB-naive'):.3f}, and less the longer they run.\n"
+            f"MEB-DR, the default policy, loses {mean('MEB-DR'):.3f} in the first environment and {twisted('MEB-DR'):.3f} in the second: "
+            "it acts on a calibrated context where that is right, and uses an unbiased estimate where that earns more."
         )
 
 

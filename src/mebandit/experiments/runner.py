@@ -1,8 +1,8 @@
 """Runs the cells of an experiment, and stores their results in a folder. A second run computes only what is missing.
 
-Several runs may share a folder, on one machine or on several, without a lock. The results of a cell are a function of its fingerprint, which
-is part of their file names, and files are written in full or not at all; so it does not matter which run writes them. Each run decides at its
-beginning which cells it computes, whatever the other runs do.
+Several runs may share a folder, on one machine or on several, without a lock. The results of a cell are a function of its fingerprint,
+which is part of their file names, and files are written in full or not at all; so it does not matter which run writes them. Each run
+decides at its beginning which cells it computes, whatever the other runs do.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The contestants of `mebandit bench live`: every library with the same two methods, each in a process of its own.
 
-This module is also a script. The interpreter that has the library runs it, and need not have mebandit; so it imports numpy and nothing else.
+This module is also a script. The interpreter that has the library runs it, and need not have mebandit: only numpy is imported.
 
     python contestants.py                    print the contestants of this interpreter as JSON
     python contestants.py NAME TASKS.npz     play: read lines with [task, first round, last round], answer with the seconds and the actions
