@@ -1,8 +1,8 @@
-"""Write docs/reproduction.md and its pictures from the results of `mebandit paper all`: nothing on that page is typed by hand.
+"""Write docs/reproduction.md and its pictures from the results of `mebandit paper all`. No number on that page is typed by hand.
 
     python scripts/write_reproduction.py --out results [--heartsteps-csv HS1_cleaned_for_simulation.csv]
 
-Cells that are finished in the results folder are read, not computed again.
+Finished cells in the results folder are read, not recomputed.
 """
 
 import argparse
