@@ -151,5 +151,5 @@ def commands(rng: Rng, folder: Path) -> None:
         ["error-model", str(path), "--out", str(folder / "model.json")],
         ["fit", str(folder), "--error-cov", str(path)],
     ]
-    with refusals(), contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(click.ClickException):
+    with refusals(), contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(click.ClickException, SystemExit):
         command_line.main(pick(rng, calls), prog_name="mebandit", standalone_mode=False)

@@ -7,9 +7,9 @@ import numpy as np
 
 from mebandit.environments import Drifting, Environment, Gaussian
 from mebandit.experiments.paper import table1
+from mebandit.experiments.paper.more_actions import THETA
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
-from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
