@@ -71,8 +71,8 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
             ),
             finding=(
                 f"Above the x̃-oracle MEB loses {above['MEB'].min():.3f} to {above['MEB'].max():.3f} per round, {share.min():.0%} to "
-                f"{share.max():.0%} of what UCB loses; at K = {ACTIONS[-1]} the order from best to worst is {order}. With a floor of 1/(2K) "
-                "an action is taken more rarely and weighted more: the error of MEB's θ̂ for the worst action is "
+                f"{share.max():.0%} of what UCB loses; at K = {ACTIONS[-1]} the order from best to worst is {order}. With a floor of "
+                "1/(2K) an action is taken more rarely and weighted more: the error of MEB's θ̂ for the worst action is "
                 f"{fewest[ACTIONS[0]]:.2f} at K = {ACTIONS[0]} and {fewest[ACTIONS[-1]]:.2f} at K = {ACTIONS[-1]}."
             ),
             table=Table(["K", *names], rows, best),
