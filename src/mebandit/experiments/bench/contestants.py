@@ -148,7 +148,7 @@ class Pymab:
 
 
 class Vowpal:
-    """SquareCB of Vowpal Wabbit, with lines of text as in its tutorials. Actions have features (`adf`), crossed with those of the context."""
+    """SquareCB of Vowpal Wabbit, with lines of text as in its tutorials. Features of actions (`adf`) are crossed with the context."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.vw = import_module("vowpalwabbit").Workspace("--cb_explore_adf --squarecb -q UA --quiet --random_seed 1")

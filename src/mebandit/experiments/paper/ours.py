@@ -47,7 +47,7 @@ def worlds(sigma_e2: float) -> dict[str, Environment]:
         "correlated error": Gaussian(error_cov=sigma_e2 * (0.3 * identity + 0.7), noise_sd=NOISE_SD),
         "drifting θ": Drifting(world=Gaussian(**plain), theta=np.stack([turning, -turning]), period=5000),
         "drifting θ, discounted": Drifting(world=Gaussian(**plain), theta=np.stack([turning, -turning]), period=5000),
-        "five arms": Gaussian(theta=THETA[:5], **plain),
+        "five actions": Gaussian(theta=THETA[:5], **plain),
         f"T = {SHORT}": Gaussian(**plain),
     }
 
