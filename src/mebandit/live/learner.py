@@ -65,7 +65,7 @@ class Learner:
         self._doing: tuple[Any, ...] | None = None
         """while a call changes something: a function, and its arguments, that undo or finish the change if the call is interrupted"""
         self._share()
-        if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
+        if isinstance(policy, LinearPolicy) and policy.rule.needs_environment:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
             header = {"policy": settings.to_plain(policy), "seed": self.seed, "origin": self.origins[0]}
@@ -306,11 +306,11 @@ class Learner:
     def estimate(self) -> Estimate:
         """The estimate from all that was learned so far. Standard errors need the rounds themselves and are NaN here: keep a journal and
         give it to `mebandit.estimate`."""
-        if not isinstance(self.policy, LinearPolicy) or self.policy.rule not in ("greedy", "ucb", "thompson"):
+        if not isinstance(self.policy, LinearPolicy) or not self.policy.rule.estimates:
             checks.refuse("policy", "be a linear one that keeps what it learns, to give an estimate", label(self.policy))
-        policy = self.policy
+        policy, estimator = self.policy, self.policy.estimator
         return solved_estimate(
-            policy.moments(self.state), method=policy.method, ridge=policy.ridge, guard=policy.guard, intercept=policy.intercept
+            policy.moments(self.state), method=estimator.method, ridge=estimator.ridge, guard=estimator.guard, intercept=policy.intercept
         )
 
     def merge(self, other: "Learner") -> "Learner":
