@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import mebandit as mb
 from mebandit.cli.terminal import commands
 from mebandit.environments import Gaussian, HeartSteps
+from mebandit.experiments.spec import cells_of
 from mebandit.policies import Policy, states
 from mebandit.runtime import files
 
@@ -193,6 +194,7 @@ CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
     ("warmup", lambda: mb.meb(2, 5, warmup=1.5)),  # type: ignore[arg-type]
     ("refit", lambda: mb.meb(2, 5, refit=0)),
     ("stabilizer", lambda: mb.meb(2, 5, stabilizer=(0.5, 0.5, 0.5))),
+    ("policy meb", lambda: cells_of({"simulation": {"horizon": 10}, "policy": [{"kind": "meb", "flor": 0.1}]})),
     ("theta", lambda: mb.oracle(2, 5, theta=[[1.0]])),
     ("horizon", lambda: mb.standard(0, 5)),
     ("floor", lambda: mb.clipped(0.6, 100, 5)),

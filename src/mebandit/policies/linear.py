@@ -63,7 +63,7 @@ class LinearPolicy(Component):
             self._set("floor", min(0.2, 0.5 / self.n_actions))
         if not callable(self.floor):
             self._check_floor()
-        if self.refit == EVERY_ROUND:
+        if isinstance(self.refit, schedules.EveryRound):
             self._set("refit", 1)
         if not callable(self.refit):
             self._set("refit", checks.integer("refit", self.refit, 1, layout.NEVER))
