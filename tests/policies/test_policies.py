@@ -558,7 +558,6 @@ def test_contradictory_options_are_refused() -> None:
 def test_a_recipe_is_a_composition(name: str) -> None:
     """The parts of each recipe, put together by hand."""
     θ = tuple(tuple(float(a * 2 + i) - 2 for i in range(2)) for a in range(3))
-    ours = BestLinear(mean="auto", curved=True, weights="precision")
     parts: dict[str, tuple[Any, Any]] = {
         "meb": (MEB(), Greedy()),
         "meb_naive": (Naive(), Greedy()),
@@ -568,7 +567,7 @@ def test_a_recipe_is_a_composition(name: str) -> None:
         "robust_ucb": (LeastSquares(), Robust.over(100)),
         "oracle": (LeastSquares(), Oracle(theta=θ)),
         "uniform": (LeastSquares(), Uniform()),
-        "meb_dr": (Switching(context=ours), Greedy()),
+        "meb_dr": (Switching(), Greedy()),
         "dr on x̃": (DoublyRobust(context=None), Greedy()),
         "rc on the recent": (RegressionCalibration(context=BestLinear(mean="forgetting", curved=True)), Greedy()),
         "meb on blp": (MEB(context=BestLinear(curved=True, weights="precision")), Greedy()),

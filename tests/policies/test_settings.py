@@ -40,6 +40,10 @@ def test_a_policy_survives_being_written(name: str) -> None:
             mb.meb_dr(2, 3, memory=8.0),
         ),
         (
+            {"name": "MEB-DR", "method": "auto", "rule": "greedy", "floor": 0.2, **BLP},
+            mb.meb_dr(2, 3, context="blp", ridge=1.0),  # the default of 0.1.0, which was left out
+        ),
+        (
             {"name": "MEB-DR", "method": "rc", "rule": "greedy", "floor": 0.2, **BLP, "ridge": 0.1, "context": "ew_blp", "discount": 0.99},
             mb.meb_dr(2, 3, method="rc", context="ew_blp", discount=0.99),
         ),
