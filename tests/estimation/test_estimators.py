@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import mebandit as mb
 from mebandit.estimation import moments
 from mebandit.estimation.best_linear import Calibration, best_linear_predictor
+from mebandit.estimation.methods import Method
 from mebandit.estimation.moments import pack
 from mebandit.values import Floats
 from tests import reference
@@ -148,7 +149,7 @@ def test_units_do_not_decide_whether_regression_calibration_has_a_solution(unit:
 
 
 @pytest.mark.parametrize("method", ["ridge", "naive", "meb", "dr", "rc"])
-def test_an_arm_that_was_never_taken_is_an_error_in_every_method(method: str) -> None:
+def test_an_arm_that_was_never_taken_is_an_error_in_every_method(method: Method) -> None:
     with pytest.raises(mb.SingularMoments, match="theta of action 1 must be identified by the data; got 0 rounds"):
         mb.estimate(np.ones((3, 1)), [0, 0, 0], [1.0, 2.0, 3.0], [0.5, 0.5, 0.5], 0.1, method=method)
 
@@ -375,7 +376,7 @@ def test_the_covariance_is_the_sandwich(case: Case) -> None:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("varying", [False, True])
 @pytest.mark.parametrize("method", ["ridge", "naive", "rc"])
-def test_the_covariance_is_that_of_the_stacked_equations(method: str, varying: bool, intercept: bool) -> None:
+def test_the_covariance_is_that_of_the_stacked_equations(method: Method, varying: bool, intercept: bool) -> None:
     """All that is estimated at once, the mean and covariance of x too, which x̂ needs: J^-1 (Σ ψψ') J^-T with a numerical derivative J of
     Σ ψ. Eleven features are two groups of five and one; three actions of eleven or twelve coefficients, an odd or an even number."""
     rng, n, d, k = np.random.default_rng(3), 1500, 11, 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mebandit.analysis.inference import Analysis
-from mebandit.estimation.estimators import Contrast, Estimate
+from mebandit.estimation.result import Contrast, Estimate
 from mebandit.reports.page import Page, Picture, Table, picture
 from mebandit.runtime.escaping import as_csv, in_figure
 from mebandit.runtime.files import write_together

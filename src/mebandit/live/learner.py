@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.checks import InvalidInput, LogError
-from mebandit.estimation.estimators import Estimate, solved_estimate
+from mebandit.estimation.estimate import solved_estimate
+from mebandit.estimation.result import Estimate
 from mebandit.kernels import layout, limits
 from mebandit.live.journal import Journal, Line, Mark, decision_from_plain, decision_to_plain, next_id
 from mebandit.live.turns import TURN, Refused, Turn, takes_turns

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels, schedules
-from mebandit.estimation.estimators import GUARDS, READS, RECIPES
+from mebandit.estimation.methods import GUARDS, READS, RECIPES
 from mebandit.estimation.moments import Moments
 from mebandit.kernels import layout, limits
 from mebandit.schedules import Schedule
@@ -52,7 +52,7 @@ class LinearPolicy:
     n_actions: int
     dim: int
     method: str
-    """how θ is estimated: "ridge", "naive", "meb", "dr", "rc" or "auto"; see `mebandit.estimation.estimators`"""
+    """how θ is estimated: "ridge", "naive", "meb", "dr", "rc" or "auto"; see `mebandit.estimation.methods`"""
     rule: str
     """how scores become probabilities: "greedy", "ucb", "thompson", "robust", "oracle", "bayes_oracle" or "uniform" """
     floor: float | Schedule | None = None
