@@ -33,7 +33,7 @@ def test_the_diagnostics_tell_where_an_estimate_is_weak() -> None:
     np.testing.assert_allclose(told["condition"][1], np.linalg.cond(G / size / size[:, None]))
     np.testing.assert_array_equal(told["smallest_propensity"], [0.8, propensity[action].min()])
     np.testing.assert_array_equal(told["kappa"], 1.0)
-    far = mb.estimate(x + [1e5, 0.0, 0.0], action.astype(int), rng.normal(size=n), propensity, 0.0, method="ridge", ridge=1e-9)
+    far = mb.estimate(x + np.array([1e5, 0.0, 0.0]), action.astype(int), rng.normal(size=n), propensity, 0.0, method="ridge", ridge=1e-9)
     np.testing.assert_allclose(far.diagnostics["rounding_error"][0], 2.2e-16 * 1e5**2, rtol=0.3)
     assert told["rounding_error"].max() < 1e-14
     assert far.diagnostics["rounding_error"][2] == 0.0

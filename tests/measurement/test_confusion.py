@@ -48,11 +48,16 @@ def test_a_class_without_a_column_changes_nothing_for_the_others(reference: int)
 
 def test_a_confusion_matrix_is_told_by_class_and_doubted_where_it_looks_turned() -> None:
     words = from_confusion([[80, 20], [10, 90]]).describe(["idle", "active"])
-    assert "where 'idle' is true, predicted are 'idle' 0.80, 'active' 0.20\nwhere 'active' is true, predicted are 'idle' 0.10, " in words
+    assert (
+        "when 'idle' is true, the prediction is 'idle' 0.80, 'active' 0.20\nwhen 'active' is true, the prediction is 'idle' 0.10, " in words
+    )
     assert "mostly predicted" not in words
     turned = from_confusion([[20, 80], [90, 10]], reference=0).describe(["active"])
-    assert "where the reference class is true, predicted are the reference class 0.20, 'active' 0.80" in turned
-    assert "the reference class is mostly predicted to be another: are rows the truth, and are rows and columns in one order?" in turned
+    assert "when the reference class is true, the prediction is the reference class 0.20, 'active' 0.80" in turned
+    assert (
+        "the reference class is mostly predicted as another class: check that rows are the truth, and that rows and columns have the same order"
+        in turned
+    )
 
 
 @pytest.mark.parametrize("reference", [None, 1])

@@ -22,7 +22,7 @@ from mebandit.kernels import layout
 from mebandit.logs.formats import Fault
 from mebandit.logs.source import Block, ends_of
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.words import cost_of_doubt
+from mebandit.measurement.description import cost_of_doubt
 from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"

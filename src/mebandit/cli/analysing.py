@@ -17,7 +17,7 @@ from mebandit.cli.options import bad_row_options, error_options, log_arguments, 
 from mebandit.cli.terminal import commands, print_table
 from mebandit.estimation.methods import GUARDS, METHODS
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.stored import FORMAT
+from mebandit.measurement.files import FORMAT
 from mebandit.runtime.files import begins_with, check_output
 
 
