@@ -54,10 +54,7 @@ def test_a_confusion_matrix_is_told_by_class_and_doubted_where_it_looks_turned()
     assert "mostly predicted" not in words
     turned = from_confusion([[20, 80], [90, 10]], reference=0).describe(["active"])
     assert "when the reference class is true, the prediction is the reference class 0.20, 'active' 0.80" in turned
-    assert (
-        "the reference class is mostly predicted as another class: check that rows are the truth, and that rows and columns have the same order"
-        in turned
-    )
+    assert "the reference class is mostly predicted as another class: check that rows are the truth" in turned
 
 
 @pytest.mark.parametrize("reference", [None, 1])
