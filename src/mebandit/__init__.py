@@ -9,7 +9,9 @@ from mebandit.analysis.inference import Analysis, fit
 from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
 from mebandit.analysis.targets import Fitted, LinearRule
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
-from mebandit.estimation.estimators import Estimate, estimate, estimate_moments
+from mebandit.estimation.estimate import estimate
+from mebandit.estimation.method_of_moments import estimate_moments
+from mebandit.estimation.result import Estimate
 from mebandit.experiments.plan import Plan, plan
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner

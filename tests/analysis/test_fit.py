@@ -19,7 +19,7 @@ import mebandit as mb
 from mebandit import kernels
 from mebandit.analysis import fit_page as page
 from mebandit.analysis.diagnostics import Finding
-from mebandit.estimation.estimators import METHODS
+from mebandit.estimation.methods import METHODS, Method
 from mebandit.logs import formats
 from mebandit.measurement import from_validation, from_variances
 from mebandit.values import Floats
@@ -49,7 +49,7 @@ def make_log(n: int = 600, seed: int = 0, *, users: int = 30) -> pd.DataFrame:
 FEATURES = ["one", "stress"]
 
 
-def by_estimate(log: pd.DataFrame, method: str, error: Any, **options: Any) -> mb.Estimate:
+def by_estimate(log: pd.DataFrame, method: Method, error: Any, **options: Any) -> mb.Estimate:
     x, action, reward, propensity = (log[name].to_numpy() for name in (FEATURES, "action", "reward", "propensity"))
     return mb.estimate(x, action, reward, propensity, error, method=method, **options)
 
@@ -71,7 +71,7 @@ def test_a_block_of_one_round_with_an_error_of_its_own_is_calibrated_like_the_ot
 
 @given(logs(rounds=(60, 150), error=0.05), st.sampled_from(METHODS), st.booleans())
 @settings(max_examples=40)
-def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, intercept: bool) -> None:
+def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: Method, intercept: bool) -> None:
     """Any number of actions and features, an error covariance by round, actions that are not always allowed, an intercept."""
     d = case.x.shape[1]
     counts = np.bincount(case.actions, minlength=case.n_actions)
@@ -889,7 +889,7 @@ def test_a_missing_intercept_is_noticed() -> None:
     x = rng.normal(1, 1, (n, 1))
     log = log_of(x + rng.normal(0, 0.5, x.shape), x, rng)
     given: dict[str, Any] = {"predicted": "stress", "error_cov": 0.25}
-    for methods in (["dr"], ["meb"], ["rc"]):
+    for methods in ("dr", "meb", "rc"):
         assert finding(mb.fit(log, methods=methods, **given), "no intercept").verdict == "green"
         moved = log | {"reward": log["reward"] + 0.7 * log["action"]}
         told = finding(mb.fit(moved, methods=methods, **given), "no intercept")

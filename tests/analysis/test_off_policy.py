@@ -451,7 +451,7 @@ def test_a_refused_rule_says_why() -> None:
         (lambda: mb.LinearRule(THETA, floor=0.6), "floor must be in [0, 1/K] = [0, 0.5]; got 0.6."),
         (lambda: mb.LinearRule(THETA, context="x"), "context must be one of 'predicted', 'blp'; got 'x'."),
         (lambda: mb.LinearRule(THETA, mean=[0, 0]), "mean and context_cov must be given together; got one of them."),
-        (lambda: mb.Fitted(method="best"), "method must be one of"),
+        (lambda: mb.Fitted(method="best"), "method must be one of"),  # type: ignore[arg-type]
     ):
         with pytest.raises(mb.InvalidInput, match=re.escape(sentence)):
             make()

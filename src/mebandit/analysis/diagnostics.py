@@ -13,13 +13,16 @@ import numpy as np
 from mebandit import kernels
 from mebandit.estimation.best_linear import Calibration
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.estimators import PREFERRED, Estimate, Solution, digits_lost
+from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.moments import Crossproducts, Rounds, pack, unpack
+from mebandit.estimation.precision import digits_lost
+from mebandit.estimation.result import Estimate
+from mebandit.estimation.solution import Solution
 from mebandit.kernels import layout
 from mebandit.logs.formats import Fault
 from mebandit.logs.source import Block, ends_of
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.words import cost_of_doubt
+from mebandit.measurement.description import cost_of_doubt
 from mebandit.values import Floats
 
 GREEN, YELLOW, RED = "green", "yellow", "red"

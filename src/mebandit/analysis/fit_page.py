@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mebandit.analysis.inference import Analysis
-from mebandit.estimation.estimators import Contrast, Estimate
+from mebandit.estimation.result import Contrast, Estimate
 from mebandit.reports.figures import Picture, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table

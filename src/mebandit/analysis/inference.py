@@ -15,25 +15,17 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
+from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.estimators import (
-    METHODS,
-    PREFERRED,
-    Contrast,
-    Estimate,
-    Options,
-    Scores,
-    Solution,
-    calibrated_products,
-    calibration_of,
-    check_digits,
-    of_usable_sizes,
-    second_moment,
-    solve_log,
-    with_model_uncertainty,
-)
+from mebandit.estimation.equations import second_moment
+from mebandit.estimation.error_model_variance import with_model_uncertainty
+from mebandit.estimation.methods import GUARDS, METHODS, PREFERRED, Guard, Method, Options
 from mebandit.estimation.moments import Crossproducts
-from mebandit.estimation.nuisance import LeverSums
+from mebandit.estimation.nuisance import JacobianSums
+from mebandit.estimation.precision import check_digits, of_usable_sizes
+from mebandit.estimation.result import Contrast, Estimate
+from mebandit.estimation.scores import Scores
+from mebandit.estimation.solution import Solution, solve_log
 from mebandit.kernels import layout
 from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.logs.source import Block
@@ -172,10 +164,10 @@ def fit(
     error_columns: str | Sequence[str] | None = None,
     validation: ErrorModel | None = None,
     n_actions: int | None = None,
-    methods: str | Sequence[str] = METHODS,
+    methods: Method | Sequence[Method] = METHODS,
     ridge: float = 0.0,
     intercept: bool = False,
-    guard: str = "auto",
+    guard: Guard = "auto",
     floor: float | None = None,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
@@ -211,7 +203,7 @@ def fit(
     if floor is not None:
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
-    checks.one_of("guard", guard, ("auto", "always", "never"))
+    checks.one_of("guard", guard, GUARDS)
     reading = open_reading(
         log,
         predicted=predicted,
@@ -289,12 +281,12 @@ class _Steps:
 
     def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
         raw, faults = self.reading.count(**rules)
-        error = self.reading.error.settled(raw)
-        products = error.unbiased(raw)
+        error = self.reading.error.completed(raw)
+        products = error.unbiased_products(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
-        solution = self._levered(solutions[1.0], products, error)
+        solution = self._with_jacobian(solutions[1.0], products, error)
         known = self._uncertainty(solution, error, rows=int(raw.rounds.sum()) + len(faults))
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
@@ -398,15 +390,15 @@ class _Steps:
 
         return self.reading.source.through(work, lambda a, b: {scale: a[scale].merge(b[scale]) for scale in a}, "calibrating")
 
-    def _levered(self, solution: Solution, products: Crossproducts, error: Correction) -> Solution:
+    def _with_jacobian(self, solution: Solution, products: Crossproducts, error: Correction) -> Solution:
         """With what the uncertainty of the calibration does to rc, where Σe,t varies: that needs the rounds themselves, and θ."""
-        if not solution.lacks_lever:
+        if not solution.lacks_jacobian:
             return solution
 
-        def work(block: Block) -> LeverSums:
-            return solution.lever_sums(self.reading.ready(block, error))
+        def work(block: Block) -> JacobianSums:
+            return solution.jacobian_sums(self.reading.ready(block, error))
 
-        return solution.with_lever(self.reading.source.through(work, LeverSums.merge, "calibrating"), products)
+        return solution.with_jacobian(self.reading.source.through(work, JacobianSums.merge, "calibrating"), products)
 
     def _score(self, block: Block, solution: Solution, error: Correction, rows: int) -> Scored:
         rounds = self.reading.ready(block, error)

@@ -25,9 +25,13 @@ from numpy.typing import ArrayLike
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import percent
 from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
+from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
+from mebandit.estimation.equations import outcome_regressions
+from mebandit.estimation.methods import Method, Options
 from mebandit.estimation.moments import Crossproducts
+from mebandit.estimation.precision import of_usable_sizes
+from mebandit.estimation.solution import solve_log
 from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
 from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel
@@ -262,7 +266,7 @@ def value(
 def learn_then_value(
     log: Any,
     *,
-    method: str = "dr",
+    method: Method = "dr",
     context: str = "blp",
     floor: float = 0.0,
     ridge: float = 0.0,
@@ -342,7 +346,7 @@ class _Valuation:
             window = Window(cut, rows)
             first, raw = self._halves(cut, rows)
             targets = {name: self._learned(p, first, Window(0, cut)) if isinstance(p, Fitted) else p for name, p in targets.items()}
-        error = reading.error.settled(raw)
+        error = reading.error.completed(raw)
         frame = self._frame(raw, error if reading.error_known else None)
         readers = [reader_of(name, policy, frame) for name, policy in targets.items()]
         beta, center = outcome_regressions(raw), float(raw.full[0].sum(axis=0)[0, -1] / max(raw.rounds.sum(), 1.0))
@@ -351,7 +355,7 @@ class _Valuation:
         return _assembled(sums, targets, center, len(counted.faults), window.low, self.level, reading.source.columns.unit is not None)
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
-        return Frame(self.reading.source.n_actions, error, *(raw if error is None else error.unbiased(raw)).mean_and_cov)
+        return Frame(self.reading.source.n_actions, error, *(raw if error is None else error.unbiased_products(raw)).mean_and_cov)
 
     def _halves(self, cut: int, rows: int) -> tuple[Crossproducts, Crossproducts]:
         """The crossproducts of the rows before and after the cut."""
@@ -372,8 +376,8 @@ class _Valuation:
         if not self.reading.error_known:
             remedy = "Give error_cov (--error-cov, --error-model), or the columns that hold it (--error-columns); 0 for none."
             checks.refuse("the error covariance", "be known, to be corrected for", "nothing", remedy)
-        error = self.reading.error.settled(raw)
-        products, constant = error.unbiased(raw), None if error.varying else error.mean_cov
+        error = self.reading.error.completed(raw)
+        products, constant = error.unbiased_products(raw), None if error.varying else error.mean_cov
         prepared = calibration_of(products, constant)
         calibrated = None
         if policy.method == "rc" and error.varying:

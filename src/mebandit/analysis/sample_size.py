@@ -25,10 +25,11 @@ from functools import cached_property
 import numpy as np
 
 from mebandit import checks, kernels
+from mebandit.estimation.methods import Method
 from mebandit.values import Floats
 
 POLICIES = ("meb", "meb_dr", "constant")
-METHODS = ("meb", "dr", "rc")
+METHODS: tuple[Method, ...] = ("meb", "dr", "rc")
 DRAWS = 1 << 16
 """predictions over which a learning policy's probabilities are averaged, each with its mirror image"""
 

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from mebandit import checks
 from mebandit.estimation.best_linear import Calibration, calibration
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.estimators import METHODS, Estimate
+from mebandit.estimation.methods import METHODS, Method
 from mebandit.estimation.moments import pack
+from mebandit.estimation.result import Estimate
 from mebandit.values import Booleans, Floats
 
 CONTEXTS = ("predicted", "blp")
@@ -141,7 +142,7 @@ class Fitted:
     hold the same users: the value is then one for these, and flatters the rule a little for others.
     """
 
-    method: str = "dr"
+    method: Method = "dr"
     context: str = "blp"
     floor: float = 0.0
     ridge: float = 0.0

@@ -15,11 +15,10 @@ from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.estimation.methods import GUARDS, METHODS
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.stored import FORMAT
+from mebandit.measurement.files import FORMAT
 from mebandit.runtime.files import begins_with, check_output
-
-METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
 
 @commands.command()
@@ -30,7 +29,7 @@ METHODS = ("ridge", "naive", "meb", "dr", "rc")
 @click.option("--method", multiple=True, type=click.Choice(METHODS), help="Repeat for several; by default all, side by side.")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action.")
 @click.option("--ridge", type=float, default=0.0, show_default=True)
-@click.option("--guard", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--guard", type=click.Choice(list(GUARDS)), default="auto", show_default=True)
 @click.option("--floor", type=float, help="The smallest probability that the policy promised.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @bad_row_options

@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.analysing import METHODS
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, whole, workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.estimation.methods import METHODS
 from mebandit.runtime.files import parse_json
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from mebandit import checks
 from mebandit.analysis.inference import Analysis, fit
 from mebandit.analysis.sample_size import METHODS, POLICIES, Design, Goal, design_effect, quantile, variance
 from mebandit.environments import Gaussian
+from mebandit.estimation.methods import Method
 from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
 from mebandit.reports.figures import save_figure
@@ -191,7 +192,7 @@ def plan(
     coefficient: int | str = 0,
     action: int = 1,
     baseline: int | None = 0,
-    method: str = "dr",
+    method: Method = "dr",
     theta: ArrayLike | None = None,
     dim: int | None = None,
     mean: ArrayLike = 0.0,

@@ -8,8 +8,10 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.environments import Environment
-from mebandit.estimation.estimators import Estimate, Options, estimates_of
+from mebandit.estimation.estimate import estimates_of
+from mebandit.estimation.methods import Options
 from mebandit.estimation.moments import check_rounds
+from mebandit.estimation.result import Estimate
 from mebandit.live.history import Log
 from mebandit.policies import Policy
 from mebandit.runtime.progress import Show, progress_bar

@@ -43,7 +43,7 @@ class Reading:
 
     source: Source
     error: Correction
-    """as given: what only the log can say, `Correction.settled` adds"""
+    """as given: what only the log can say, `Correction.completed` adds"""
     error_known: bool = True
     """whether anything was said of the error; else it counts as zero"""
 
@@ -73,11 +73,11 @@ class Reading:
 
     def products(self, block: Block) -> Crossproducts:
         """The crossproducts of a block, of the predictions as they are."""
-        return crossproducts(self.error.scaled(block.rounds), self.source.n_actions, varying=self.error.varying)
+        return crossproducts(self.error.rescaled(block.rounds), self.source.n_actions, varying=self.error.varying)
 
     def ready(self, block: Block, error: Correction) -> Rounds:
         """The rounds of a block with unbiased predictions and their error covariance; `error` is the settled one."""
-        return error.ready(self.error.scaled(block.rounds))
+        return error.unbiased_rounds(self.error.rescaled(block.rounds))
 
 
 def open_reading(

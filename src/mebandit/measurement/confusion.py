@@ -1,4 +1,4 @@
-"""Predicted classes: errors from a confusion matrix."""
+"""Predicted classes: the error from a confusion matrix."""
 
 import math
 
@@ -6,23 +6,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.measurement.model import ErrorModel, make_model, mixed, of_classes, stacked
+from mebandit.measurement.model import ErrorModel, make_model
+from mebandit.measurement.parameters import class_covariance, of_classes, stacked
 from mebandit.values import Floats
 
 
 def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None, reference: int | None = None) -> ErrorModel:
-    """Predicted classes, from a confusion matrix (K, K): rows are the truth, columns the prediction, as scikit-learn has it.
+    """The error of predicted classes, from a confusion matrix.
 
-    Counts, or row probabilities (each row sums to 1), which are then taken as known. With x and x̃ one-hot, P[i, j] the probability of
-    predicting j when i is true and p_i its i-th row,
+    With x and x̃ one-hot, P[i, j] the probability of predicting class j when class i is true, and p_i the i-th row of P,
 
         E[x̃ | x = e_i] = p_i,  so b = 0, B = P';    V_i = B⁻¹ (diag(p_i) - p_i p_i') B⁻ᵀ;    Σe = Σ_i q_i V_i.
 
-    The shares q are `prevalence` if given, else the shares of the rows of counts, else equal; `error_cov_in` takes those of a log. The
-    prediction must err independently of the reward given the true class.
+    The prediction must err independently of the reward given the true class. `ErrorModel.error_cov_in` takes the class shares q from a
+    log instead.
 
-    With an intercept one class must go without a column, the `reference`: x and x̃ are then 0 for it, so b = p_reference and the columns of
-    B are p_i - b, all without its entry. A prediction of yes or no, 1 or 0, has one column and the reference 0.
+    With an intercept one class must go without a column, the reference class: x and x̃ are then 0 for it, so b = p_reference, and the
+    columns of B are p_i - b, all without its entry. A prediction of yes or no, 1 or 0, has one column and the reference class 0.
+
+    Args:
+        matrix: (K, K), rows are the true classes, columns the predicted ones, as in scikit-learn. Counts, or row probabilities (each row
+            sums to 1), which are then taken as known.
+        prevalence: The class shares q, (K,); by default the shares of the rows of counts, or equal shares for probabilities.
+        reference: The number, from 0, of the class that has no column among the predictions; by default every class has one.
+
+    Returns:
+        A model of the kind "misclassified".
 
     >>> model = from_confusion([[80, 20], [10, 90]])
     >>> model.unbias([1.0, 0.0]).round(3)
@@ -42,7 +51,7 @@ def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None, re
     b, B = of_classes(p[seen])
     return make_model(
         "misclassified",
-        mixed(p[seen], q),
+        class_covariance(p[seen], q),
         b=b,
         B=B,
         root=_multinomial_root(p, q, counts, seen) if counts.any() else None,
@@ -52,7 +61,7 @@ def from_confusion(matrix: ArrayLike, *, prevalence: ArrayLike | None = None, re
 
 
 def _row_probabilities(matrix: ArrayLike) -> tuple[Floats, Floats]:
-    """P, and how many predictions each row was counted from, (K,); zeros for probabilities."""
+    """P, (K, K), and the number of predictions that each row was counted from, (K,); zeros for probabilities."""
     rows = checks.regular("matrix", matrix).shape[:1]
     K = checks.integer("the number of classes", rows[0] if rows else 0, 2)
     counted = checks.floats("matrix", matrix, (K, K))
@@ -82,8 +91,8 @@ def _require_separation(P: Floats, counts: Floats) -> None:
 def _multinomial_root(p: Floats, q: Floats, counts: Floats, seen: list[int]) -> Floats:
     """F with F F' the sampling covariance of the parameters: each p_i, a column of p, is a multinomial mean of counts_i draws.
 
-    (diag(√p) - p √p')(diag(√p) - p √p')' = diag(p) - p p'; the move of Ω = Σ_i q_i (diag(p_i) - p_i p_i') follows from that of p_i. The
-    classes that are `seen` have a coordinate.
+    (diag(√p) - p √p')(diag(√p) - p √p')' = diag(p) - p p'. The derivative of Ω = Σ_i q_i (diag(p_i) - p_i p_i') follows from that of p_i.
+    `seen` are the classes that have a coordinate.
     """
     columns = []
     for i, own in enumerate(p.T):

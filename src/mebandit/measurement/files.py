@@ -1,4 +1,4 @@
-"""An error model as a JSON file, every part of which is checked when it is read."""
+"""Error models as JSON files. Every part is checked when a file is read."""
 
 import json
 from pathlib import Path
@@ -8,22 +8,23 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
-from mebandit.measurement import words
+from mebandit.measurement.description import name_of_test
 from mebandit.measurement.hypotheses import ChiSquare
-from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, n_parameters, names_of, non_negative, side_by_side
+from mebandit.measurement.model import KINDS, PAIRED, ErrorModel, Part, check_joinable, names_of, non_negative, side_by_side
+from mebandit.measurement.parameters import n_parameters
 from mebandit.runtime.files import parse_json, write_whole
 
 FORMAT, VERSION = "mebandit-error-model", 1
 
 
 def save(model: ErrorModel, path: Path) -> None:
-    """Write it; every number keeps every bit."""
+    """Write a model to a file, without loss of precision."""
     plain = {"format": FORMAT, "version": VERSION, **_to_plain(model)}
     write_whole(path, json.dumps(plain, allow_nan=False, indent=1) + "\n")
 
 
 def load(path: Path) -> ErrorModel:
-    """Read what `save` wrote."""
+    """Read and check a model that `save` wrote."""
     try:
         data = parse_json(path.read_bytes())
     except OSError as error:
@@ -48,7 +49,7 @@ def _to_plain(model: ErrorModel) -> dict[str, Any]:
 
 
 def _value_to_plain(value: Any) -> Any:
-    """Arrays as lists, with null for what is not known."""
+    """Arrays as lists, with null for NaN."""
     if isinstance(value, np.ndarray):
         return [None if v != v else v for v in value.tolist()] if value.ndim == 1 else value.tolist()
     return {key: list(test) if isinstance(test, tuple) else test for key, test in value.items()} if isinstance(value, dict) else value
@@ -108,7 +109,7 @@ def _notes_from_plain(notes: dict[str, Any], verdict: str) -> dict[str, float]:
 
 def _test_from_plain(name: str, values: list[Any], d: int) -> ChiSquare:
     statistic, df, p_value = values
-    words.name_of_test(name, [""] * d)  # which knows it, or there is an error
+    name_of_test(name, [""] * d)  # raises for an unknown test
     return ChiSquare(
         checks.number("statistic", statistic, "be a number of at least 0", 0.0),
         checks.integer("df", df, 0),

@@ -1,4 +1,4 @@
-"""Error covariances from outside, and from repeated readings of the same truth."""
+"""The error covariance from repeated readings of the same truth."""
 
 import math
 
@@ -7,31 +7,25 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.measurement.hypotheses import ChiSquare, score_test
-from mebandit.measurement.model import ErrorModel, make_model, reliability_of, stacked
+from mebandit.measurement.model import ErrorModel, make_model
+from mebandit.measurement.parameters import reliability_of, stacked
 from mebandit.values import Booleans, Floats, Integers
 
 
-def from_known(cov: ArrayLike, dim: int | None = None) -> ErrorModel:
-    """Classical error with a covariance that is known: a number (with `dim`), a vector for a diagonal, or a matrix.
-
-    >>> from_known([0.0, 0.3]).error_cov
-    array([[0. , 0. ],
-           [0. , 0.3]])
-    """
-    size = checks.regular("cov", cov).shape
-    if dim is None and np.ndim(cov) == 0:
-        checks.refuse("dim", "be given with a covariance that is a single number", "None", "Or give a vector or a matrix.")
-    d = checks.integer("dim", size[0] if dim is None else dim, 1)
-    return make_model("known", checks.covariance("cov", cov, d).copy())
-
-
 def from_replicates(readings: ArrayLike, *, averaged: int = 1) -> ErrorModel:
-    """Classical error from repeated readings of the same truth, (n, k, d) with k >= 2; a missing reading is all NaN.
+    """Classical error, from repeated readings of the same truth.
 
-    Σe = Σ_ij (x̃_ij - x̄_i)(x̃_ij - x̄_i)' / Σ_i (k_i - 1), divided by `averaged` if a prediction in the log is the mean of so many readings.
-    Subjects with fewer than two readings are left out. The readings must err independently: an error that all readings of a subject
-    share is not seen. `tests` has "shift" (do the positions differ in mean?) and "level j" (does the spread within a subject go with its
-    level? Skewed errors look the same).
+    Σe = Σ_ij (x̃_ij - x̄_i)(x̃_ij - x̄_i)' / Σ_i (k_i - 1), x̃_ij reading j of subject i and k_i the subject's number of readings. The readings
+    must err independently: an error that all readings of a subject share cannot be seen. `tests` of the result has "shift" (do the
+    positions differ in mean?) and "level j" (does the spread within a subject depend on its level? Skewed errors look the same).
+
+    Args:
+        readings: (n, k, d) for n subjects with up to k >= 2 readings of d coordinates. A missing reading is NaN in all coordinates.
+            Subjects with fewer than two readings are left out.
+        averaged: The number of readings of which a prediction in the log is the mean; Σe is divided by it. 1 by default.
+
+    Returns:
+        A model of the kind "replicates".
     """
     averaged = checks.integer("averaged", averaged, 1)
     x, present = _readings(readings)
@@ -39,7 +33,7 @@ def from_replicates(readings: ArrayLike, *, averaged: int = 1) -> ErrorModel:
     count = present.sum(axis=1)
     mean = x.sum(axis=1) / count[:, None]
     away = np.where(present[:, :, None], x - mean[:, None], 0.0)
-    away[:, :, np.abs(away).max(axis=(0, 1)) <= 1e-12 * np.abs(x).max(axis=(0, 1))] = 0.0  # the rounding of a mean is no error
+    away[:, :, np.abs(away).max(axis=(0, 1)) <= 1e-12 * np.abs(x).max(axis=(0, 1))] = 0.0  # only the rounding of a mean
     S, f = np.einsum("ikj,ikl->ijl", away, away), count - 1
     Σ = S.sum(axis=0) / f.sum()
     ψ = (S - f[:, None, None] * Σ) / f.sum() * math.sqrt(n / (n - 1)) / averaged

@@ -1,4 +1,4 @@
-"""What the wrong correction does: Berkson error treated as classical."""
+"""Berkson error that is corrected as if it were classical: by how much that over-corrects, and the warning about it."""
 
 import math
 import warnings
@@ -8,27 +8,33 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.measurement.model import ErrorModel, identity_rows
+from mebandit.measurement.model import ErrorModel
+from mebandit.measurement.parameters import identity_rows
 from mebandit.values import Floats
 
 
 class BerksonWarning(UserWarning):
-    """A correction for classical error is made where the data say that the error is Berkson."""
+    """A correction for classical error is applied although validation pairs show Berkson error."""
 
 
 class Overcorrection(NamedTuple):
     """What a correction for classical error does where the error is Berkson."""
 
     matrix: Floats
-    """(M - Σe)⁻¹ M: the estimate tends to this times θ, (d, d); NaN if M - Σe is not positive definite"""
+    """(M - Σe)⁻¹ M, (d, d): the estimate tends to this times θ; NaN if M - Σe is not positive definite"""
     factor: float
-    """its largest eigenvalue: how much the worst direction of θ is blown up, in any units; infinite if M - Σe is not positive definite"""
+    """its largest eigenvalue, the factor of the worst direction of θ in any units; infinite if M - Σe is not positive definite"""
 
 
 def overcorrection(error: "ErrorModel | ArrayLike", second_moment: ArrayLike) -> Overcorrection:
-    """What happens if Σe is subtracted though the error is Berkson: θ̂ tends to (M - Σe)⁻¹ M θ with M = E[x̃x̃'].
+    """The limit of an estimate that subtracts Σe although the error is Berkson: θ̂ tends to (M - Σe)⁻¹ M θ with M = E[x̃x̃'].
 
-    `error` is Σe, or a model that is used as if its error were classical; `second_moment` is M, the mean of x̃x̃' in the log, (d, d).
+    Args:
+        error: Σe (a number, d variances or a matrix), or an error model that is used as classical.
+        second_moment: M, the mean of x̃x̃' in the log, (d, d).
+
+    Returns:
+        The matrix (M - Σe)⁻¹ M and its largest eigenvalue.
 
     >>> round(overcorrection([[0.3]], [[0.7]]).factor, 3)
     1.75
@@ -51,11 +57,18 @@ def overcorrection(error: "ErrorModel | ArrayLike", second_moment: ArrayLike) ->
 
 
 def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: ArrayLike | None = None) -> str:
-    """Warn where a covariance is subtracted from raw predictions though the pairs behind `model` say that their error is Berkson.
+    """Warn if a covariance is subtracted from raw predictions although the pairs behind a model show that their error is Berkson.
 
-    That is so if the model is used as classical, or reports variances; or, for a model of any use, if `error_cov`, a covariance from
-    elsewhere, is subtracted. `second_moment` is the mean of x̃x̃' in the log, or the covariance of x̃ where an intercept is fitted. Returns
-    the warning, or nothing.
+    That is so if the model is used as classical, or of reported variances; and for every model if a covariance from elsewhere is
+    subtracted.
+
+    Args:
+        model: The error model.
+        second_moment: The mean of x̃x̃' in the log, or the covariance of x̃ if an intercept is fitted, (d, d).
+        error_cov: The covariance from elsewhere that is subtracted, (d, d); None (the default) if it is the model's.
+
+    Returns:
+        The text of the `BerksonWarning`, or "" if there is none.
     """
     if model.verdict != "berkson" or (error_cov is None and not model.is_doubted):
         return ""
@@ -64,10 +77,10 @@ def warn_if_berkson(model: ErrorModel, second_moment: ArrayLike, *, error_cov: A
         return ""
     size = f"over-corrects by a factor of up to {factor:.3g}"
     if math.isinf(factor):
-        size = "explodes, because what is left of the second moment of the predictions is not positive definite"
+        size = "diverges, because the second moment of the predictions minus the error covariance is not positive definite"
     words = (
         "the validation pairs say that the error is Berkson: the prediction is already a conditional mean of the truth, least squares on "
-        f"it is right as it is, and subtracting the error covariance {size}. "
+        f"it is right without a correction, and subtracting the error covariance {size}. "
         "Use method='ridge' without correction, or from_validation(predicted, truth) with its unbias(predicted)."
     )
     warnings.warn(words, BerksonWarning, stacklevel=2)

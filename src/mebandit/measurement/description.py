@@ -1,4 +1,4 @@
-"""An error model in words: the lines of `ErrorModel.describe`."""
+"""The lines of `ErrorModel.describe`: an error model in words, with what to do."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,8 +18,9 @@ _SOURCES = {
     "reported": "its scale from {n} pairs of prediction and truth",
 }
 
-_SUBTRACT = "What to do: give the predictions as they are, and error_cov, to a method that corrects for it."
-_UNBIAS = "What to do: give unbias(predicted) and error_cov, never the raw predictions with a covariance, to a method that corrects for it."
+_CORRECTING = "to a method that corrects for measurement error"
+_SUBTRACT = f"What to do: pass the unchanged predictions, and error_cov, {_CORRECTING}."
+_UNBIAS = f"What to do: pass unbias(predicted) instead of the raw predictions, and error_cov, {_CORRECTING}."
 
 _ADVICE = {
     "known": _SUBTRACT,
@@ -27,18 +28,18 @@ _ADVICE = {
     "classical": _SUBTRACT,
     "berkson": _UNBIAS,
     "biased": _UNBIAS,
-    "misclassified": "What to do: give unbias(one-hot predictions) and error_cov_in(their mean) to a method that corrects for it.",
-    "reported": "What to do: give the predictions as they are, and covariances(their variances), to a method that corrects for it.",
-    "joined": "What to do: give the predictions as they are, and this model as error_cov, to fit or estimate, which do all the rest.",
+    "misclassified": f"What to do: pass unbias(one-hot predictions), and error_cov_in(their mean), {_CORRECTING}.",
+    "reported": f"What to do: pass the unchanged predictions, and covariances(their variances), {_CORRECTING}.",
+    "joined": "What to do: pass the unchanged predictions, and this model as error_cov, to fit or estimate, which also unbias them.",
 }
 
 
 def describe(model: "ErrorModel", features: Sequence[str]) -> str:
-    """What it is, how large the errors are, what was tested, and what to do; coordinates by name where `features` has them."""
+    """The kind of error, its size, the tests, and what to do; coordinates by name if `features` has names."""
     names = list(map(repr, features)) or [f"coordinate {j}" for j in range(model.dim)]
     if not model.parts:
         return "\n".join([*_lines(model, names), _advice(model)])
-    lines = [f"kind: joined, of {len(model.parts)} models whose errors are taken to be uncorrelated"]
+    lines = [f"kind: joined, of {len(model.parts)} models whose errors are assumed uncorrelated"]
     for part in model.parts:
         lines += ["", *_lines(part.model, [names[j] for j in part.places])]
         if part.model.verdict == "undecided":
@@ -47,7 +48,7 @@ def describe(model: "ErrorModel", features: Sequence[str]) -> str:
 
 
 def _lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
-    """All but what to do."""
+    """All lines but the advice."""
     source = _SOURCES[model.kind].format(n=model.sample_size) if model.sample_size else "taken as given"
     lines = [f"kind: {model.kind}, {source}"]
     if model.notes.get("left_out"):
@@ -56,16 +57,16 @@ def _lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
     lines += _class_lines(model, names) if model.kind == "misclassified" else []
     lines += [f"{name_of_test(name, names)}: {test}" for name, test in model.tests.items()]
     if model.verdict:
-        lines.append(f"the pairs say: {model.verdict}")
+        lines.append(f"verdict of the pairs: {model.verdict}")
     return lines
 
 
 def _advice(model: "ErrorModel") -> str:
-    """One sentence on what to do."""
+    """What to do, in one sentence."""
     if model.is_doubted and model.verdict == "berkson":
         return "What to do: do not subtract this covariance; use least squares on the raw predictions, or from_validation without `assume`."
     if model.is_doubted:
-        return "What to do: do not use these predictions as they are; take from_validation without `assume`, and its unbias(predicted)."
+        return "What to do: do not use the raw predictions; use from_validation without `assume`, and its unbias(predicted)."
     advice = _ADVICE[model.kind]
     if model.verdict == "undecided":
         advice = f"{advice[:-1]}; classical and Berkson error cannot be told apart here, and {cost_of_doubt(model)}."
@@ -73,7 +74,7 @@ def _advice(model: "ErrorModel") -> str:
 
 
 def cost_of_doubt(model: "ErrorModel") -> str:
-    """What depends on the choice between classical and Berkson error."""
+    """By how much θ depends on the choice between classical and Berkson error, as a clause."""
     factor = model.notes["factor"]
     return f"taking one for the other would change θ by {f'a factor of at most {factor:.3g}' if factor < 1e6 else 'any factor'}"
 
@@ -85,7 +86,7 @@ def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
     line = f"{name}: error variance {variance:.3g}"
     line += f" (s.e. {error:.2g})" if error > 0 else ""
     if model.kind == "reported" and model.sample_size:
-        line += f", {model.scale[j]:.3g} (s.e. {model.scale_std_error[j]:.2g}) times what is reported"
+        line += f", {model.scale[j]:.3g} (s.e. {model.scale_std_error[j]:.2g}) times the reported variance"
     line += f", reliability {model.reliability[j]:.2f}" if np.isfinite(model.reliability[j]) else ""
     if model.kind in ("berkson", "biased"):
         b, B, others = model.offset[j], model.slope[j, j], np.delete(model.slope[j], j)
@@ -95,27 +96,29 @@ def _coordinate_line(model: "ErrorModel", j: int, name: str) -> str:
 
 
 def _class_lines(model: "ErrorModel", names: Sequence[str]) -> list[str]:
-    """What each class is predicted to be, and how often."""
+    """How often each true class is predicted as each class."""
     p = model.class_probabilities
     labels = [*(["the reference class"] if len(p) > model.dim else []), *names]
     lines = [
-        f"where {label} is true, predicted are {', '.join(f'{other} {share:.2f}' for other, share in zip(labels, p[:, i], strict=True))}"
+        f"when {label} is true, the prediction is {', '.join(f'{other} {share:.2f}' for other, share in zip(labels, p[:, i], strict=True))}"
         for i, label in enumerate(labels)
     ]
     odd = [label for i, label in enumerate(labels) if p[i, i] < p[:, i].max()]
     if odd:
-        lines.append(f"{odd[0]} is mostly predicted to be another: are rows the truth, and are rows and columns in one order?")
+        lines.append(
+            f"{odd[0]} is mostly predicted as another class: check that rows are the truth, and that rows and columns have the same order"
+        )
     return lines
 
 
 def name_of_test(name: str, names: Sequence[str]) -> str:
-    """A test in words, from its key: a kind, and the number of a coordinate where it is of one."""
+    """A test in words, from its key: a name, followed by the number of a coordinate if the test is of one."""
     kind, _, j = name.partition(" ")
     coordinate = names[int(j)] if j else ""
     return {
         "classical": "test of classical error",
         "berkson": "test of Berkson error",
-        "shift": "test of readings with the same mean",
-        "level": f"test of an error variance that is the same at all levels, {coordinate}",
-        "calibration": f"test of reported variances that are right, {coordinate}",
+        "shift": "test of equal means of the readings",
+        "level": f"test of an error variance that does not depend on the level, {coordinate}",
+        "calibration": f"test of correct reported variances, {coordinate}",
     }[kind]

@@ -1,4 +1,4 @@
-"""Variances that a prediction reports of itself."""
+"""Predictions that report the variances of their own errors."""
 
 import math
 
@@ -7,18 +7,26 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.measurement.hypotheses import ChiSquare, score_test
-from mebandit.measurement.model import ErrorModel, make_model, non_negative, reliability_of, stacked
-from mebandit.measurement.validation import Pairs, check_pairs, cost_of_a_wrong_choice, differences, judge
+from mebandit.measurement.model import ErrorModel, make_model, non_negative
+from mebandit.measurement.pairs import Pairs, check_pairs, cost_of_a_wrong_choice, differences, judge
+from mebandit.measurement.parameters import reliability_of, stacked
 from mebandit.values import Floats
 
 
 def from_variances(variances: ArrayLike, *, predicted: ArrayLike | None = None, truth: ArrayLike | None = None) -> ErrorModel:
-    """Predictions that report the variances v of their own errors, (n, d), coordinate by coordinate.
+    """Predictions that report the variances of their own errors, coordinate by coordinate.
 
-    Without pairs they are believed: Σe,t = diag(v_t). With pairs of prediction and truth, (n, d) each, Σe,t = diag(s v_t) with the
-    calibration factor s = mean of (x̃ - x)²/v by coordinate, its test of s = 1, and the verdict on the kind of error that `from_validation`
-    gives: a variance that a model reports is often that of the truth given the prediction, and the error then is Berkson.
-    `covariances(variances)` are Σe,t; `error_cov` is their mean.
+    Without pairs the reported variances v are taken as correct, Σe,t = diag(v_t). With pairs Σe,t = diag(s v_t), with the calibration
+    factor s = mean of (x̃ - x)²/v of each coordinate, its test of s = 1, and the verdict on the kind of error that `from_validation` gives:
+    a variance that a model reports is often that of the truth given the prediction, and the error then is Berkson.
+
+    Args:
+        variances: v, (n, d), of the same rounds as the pairs, or of any if there are none.
+        predicted: x̃ of validation pairs, (n, d); None by default.
+        truth: x of validation pairs, (n, d); None by default.
+
+    Returns:
+        A model of the kind "reported". Its `covariances(variances)` are Σe,t, its `error_cov` is their mean.
     """
     v = non_negative("variances", variances, (None, None))
     n, d = v.shape
@@ -50,7 +58,7 @@ def from_variances(variances: ArrayLike, *, predicted: ArrayLike | None = None, 
 
 
 def _calibration(pairs: Pairs, v: Floats) -> tuple[Floats, Floats, dict[str, ChiSquare]]:
-    """s = mean (x̃ - x)²/v where v > 0, (d,); what each pair adds to its error, (n, d); the tests of s = 1."""
+    """s = mean (x̃ - x)²/v where v > 0, (d,); the contribution of each pair to its error, (n, d); the tests of s = 1."""
     D = differences(pairs)
     silent = (v == 0) & (D != 0)
     if silent.any():
