@@ -1,6 +1,6 @@
 """meb_dr beside MEB and least squares with an intercept, over so many replicates that chance is out of the question.
 
-    python scripts/compare_on_gpu.py [--replicates 20000]       prints the table of docs/which-policy.md
+    python scripts/compare_on_gpu.py [--replicates 20000]       prints the table of docs/background/which-policy.md
 
 Needs an NVIDIA GPU and mebandit[cuda]; takes about five minutes, nearly all of them compiling.
 """

@@ -1,4 +1,4 @@
-"""How often nominal intervals cover the truth, in trials run by an adaptive policy; the page docs/coverage.md is made here."""
+"""How often nominal intervals cover the truth, in trials run by an adaptive policy; the page docs/background/coverage.md is made here."""
 
 from dataclasses import dataclass
 
@@ -144,7 +144,7 @@ def as_markdown(found: Coverage, *, command: str) -> str:
             "## Do it again",
             f"`{command}` writes this page. For a world and a policy of your own, `mb.simulate_log` gives the log of one simulated trial:",
             EXAMPLE.strip(),
-            "[How many rounds do I need?](planning.md) uses the same simulated trials to plan one.",
+            "[How many rounds do I need?](../guides/planning.md) uses the same simulated trials to plan one.",
             "",
         ]
     )
