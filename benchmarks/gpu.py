@@ -1,4 +1,4 @@
-"""What a graphics processor does: compile times, rounds per second, Table 1(a), agreement with the processor and with closed forms.
+"""Benchmarks of the GPU engine: compile times, rounds per second, Table 1(a), agreement with the CPU and with closed forms.
 
     python benchmarks/gpu.py [FILE]       prints Markdown, and writes it to FILE
 
@@ -20,7 +20,7 @@ from mebandit.environments import Environment, Gaussian, HeartSteps
 from mebandit.experiments.paper.ours import worlds
 from mebandit.experiments.paper.table1 import FLOOR, LEARNERS, cells_1a
 from mebandit.policies import LinearPolicy, bayes_oracle, uniform
-from mebandit.reports.page import Table
+from mebandit.reports.table import Table
 from mebandit.simulation import gpu as engine
 from mebandit.simulation.results import Results
 from mebandit.simulation.simulate import Contest, contest
@@ -37,6 +37,7 @@ CLOSED_FORMS = {
 
 
 def policies() -> list[LinearPolicy]:
+    """All recipes, for two actions and five features."""
     learners = [mb.meb(2, 5), mb.meb_naive(2, 5), mb.meb_dr(2, 5), mb.greedy(2, 5), mb.lin_ucb(2, 5), mb.thompson(2, 5)]
     return [*learners, mb.robust_ucb(2, 5, horizon=50_000), mb.oracle(2, 5), bayes_oracle(2, 5)]
 
@@ -47,7 +48,7 @@ def planned(environment: Environment, played: Sequence[Any], horizon: int, repli
 
 
 def seconds(*contests: Contest) -> float:
-    """What the device takes for some contests, all of them under way at the same time, from launch to end; results stay there."""
+    """The seconds that the GPU takes for some contests, all launched together; results stay on the GPU."""
     batch = [engine.prepared(each, *span) for each in contests for span in engine.spans(each)]
     device.synchronize()
     begun = perf_counter()
@@ -57,6 +58,7 @@ def seconds(*contests: Contest) -> float:
 
 
 def played(*contests: Contest) -> list[Results]:
+    """The results of some contests, from the GPU."""
     found = engine.played(contests, lambda: None)
     return [each.results(next(found) for _ in range(each.replicates)) for each in contests]
 
@@ -80,6 +82,7 @@ def rates() -> Table:
 
 
 def million() -> str:
+    """The time of a million replicates."""
     best = min(seconds(planned(Gaussian(error_cov=1.0), [mb.meb(2, 5)], 1000, 1_000_000)) for _ in range(3))
     return f"1,000,000 replicates of MEB, T = 1000: {best:.2f} s."
 
@@ -101,7 +104,7 @@ def table_1a() -> tuple[str, Table]:
     here = [
         mb.simulate(c.environment, c.policies, cell=c.cell, horizon=50_000, replicates=100, floor=FLOOR, references=False) for c in contests
     ]
-    processor = perf_counter() - begun
+    cpu = perf_counter() - begun
     rows = []
     for cell, ours, theirs in zip(cells, there, here, strict=True):
         for i, name in enumerate(ours.policies):
@@ -112,17 +115,17 @@ def table_1a() -> tuple[str, Table]:
     words = (
         f"Table 1(a), 100 replicates, T = 50,000, nine cells: {alone:.2f} s for the five algorithms and ours, {with_references:.2f} s with "
         f"the references and RobustUCB with restarts too (450 million policy rounds), after {compiling:.0f} s of compiling; "
-        f"{processor:.0f} s on {os.cpu_count()} cores of the machine's processor, compiling included. Of {len(rows)} means of both "
+        f"{cpu:.0f} s on {os.cpu_count()} cores of the machine's CPU, compiling included. Of {len(rows)} means of both "
         f"engines none differs by more than {worst[0]:.2g} combined standard errors ({worst[2]}, {worst[3]}). A second run gave "
         f"{'the same numbers' if same else 'OTHER NUMBERS'}."
     )
     by_policy = {name: [share for _, share, policy, _ in rows if policy == name] for name in there[0].policies}
     table = [[name, f"{100 * float(np.mean(shares)):.1f} %"] for name, shares in by_policy.items()]
-    return words, Table(["policy", "trajectories that a rounded tie sent another way"], table)
+    return words, Table(["policy", "trajectories with another decision after a tie up to rounding"], table)
 
 
 def other_worlds(horizon: int = 2000, replicates: int = 200) -> Table:
-    """Both engines in worlds with other shapes and other parts of the code."""
+    """Both engines in environments of other sizes, which use other parts of the code."""
     stress = worlds(1.0)
     asked: dict[str, tuple[Environment, list[LinearPolicy]]] = {
         "HeartSteps": (HeartSteps(), [mb.meb(2, 7), mb.meb_dr(2, 7), mb.thompson(2, 7)]),
@@ -143,11 +146,12 @@ def other_worlds(horizon: int = 2000, replicates: int = 200) -> Table:
             error = np.sqrt((x.var(ddof=1) + y.var(ddof=1)) / x.size)
             means = [f"{x.mean():.6f}", f"{y.mean():.6f}", f"{abs(x.mean() - y.mean()) / error:.2g}"]
             rows.append([name, policy.name, *means, f"{100 * np.mean(np.abs(x - y) > 1e-9):.1f} %", f"{took:.0f}"])
-    heads = ["world", "policy", "GPU", "processor", "apart, in s.e.", "other way", "s, with compiling"]
+    heads = ["world", "policy", "GPU", "CPU", "difference, in s.e.", "other decisions", "s, with compiling"]
     return Table(heads, rows)
 
 
 def closed_forms() -> Table:
+    """Regret of the oracles and of uniform play, beside its exact value."""
     rows = []
     for error_cov, expected in CLOSED_FORMS.items():
         asked = [mb.oracle(2, 5, floor=FLOOR), bayes_oracle(2, 5, floor=FLOOR), uniform(2, 5)]
@@ -159,16 +163,17 @@ def closed_forms() -> Table:
 
 
 def sections() -> Iterator[str]:
+    """The parts of the report, in Markdown."""
     found = device.get_current_device().name
     name = found.decode() if isinstance(found, bytes) else found
-    yield "# On a graphics processor"
+    yield "# On a GPU"
     versions = ", ".join(f"{each} {version(each)}" for each in ("numba", "numba-cuda"))
-    yield f"`python benchmarks/gpu.py`, {name}, {versions}, mebandit {mb.__version__}. Compile times apart."
+    yield f"`python benchmarks/gpu.py`, {name}, {versions}, mebandit {mb.__version__}. Compile times are not included."
     yield "## Billions of rounds per second, d = 5, K = 2, refit every round, float64\n\n" + rates().as_markdown()
     yield million()
     words, ties = table_1a()
     yield "## Table 1(a)\n\n" + words + "\n\n" + ties.as_markdown()
-    yield "## Other worlds"
+    yield "## Other environments"
     yield f"200 replicates, T = 2000: regret against a benchmark with a floor of {FLOOR}, which for five arms is uniform play."
     yield other_worlds().as_markdown()
     yield "## Oracles against closed forms\n\n" + closed_forms().as_markdown()

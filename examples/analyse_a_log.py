@@ -1,7 +1,7 @@
 """For an analyst with a log: reward parameters by least squares, the textbook correction and the paper's estimator, side by side.
 
-The log is simulated, so the truth is known. Its policy read the noisy context, as every live policy does: that is why the textbook
-correction is not enough. Least squares is attenuated: pulled towards zero in what is measured with error, and off in the rest.
+The log is simulated, so the truth is known. Its policy read the noisy context, as every live policy does. That is why the textbook
+correction is biased. Least squares is attenuated towards zero in features that are measured with error, and biased in the others.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def main() -> None:
         print(f"  {method:6s} {np.linalg.norm(e.theta - TRUTH):.3f}")
     meb = found["meb"]
     print(f"\nRounds by action: {meb.diagnostics['rounds'].astype(int)}, worth {meb.diagnostics['n_effective'].round()} unweighted ones")
-    print(f"Did the guard have to step in? {'yes' if meb.guarded.any() else 'no'}")
+    print(f"Was the estimate stabilised (Fuller)? {'yes' if meb.guarded.any() else 'no'}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""For someone choosing a policy: play several in a simulated world like yours, on the same luck, and compare regret and estimates.
+"""For someone choosing a policy: simulate several in an environment like yours, on the same random numbers, and compare them.
 
-Change the environment's numbers to those of your application. Read every regret beside the reference lines: uniform play, the oracle that
-knows θ and takes x̃ for x (what a perfect estimate would give MEB), and the oracle that knows E[x | x̃], which nothing can beat.
+Change the numbers of the environment to those of your application. Compare every regret with the reference policies: uniform play, the
+oracle that knows θ and acts on x̃ as if it were x (MEB with a perfect estimate), and the oracle that knows E[x | x̃], the best possible.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ def main() -> None:
         mb.greedy(3, 3, floor=0.1, intercept=True, name="LS + intercept"),
     ]
     results = mb.simulate(world, policies, horizon=HORIZON, replicates=REPLICATES, seed=1, progress=False)
-    print(f"{HORIZON} rounds, {REPLICATES} replicates; clipped regret per round and distance of the worst arm's estimate, with s.e.\n")
+    print(f"{HORIZON} rounds, {REPLICATES} replicates; clipped regret per round and estimation error of the worst action, with s.e.\n")
     columns = ["policy", "clipped_regret", "clipped_regret_se", "estimation_error", "estimation_error_se"]
     print(results.summary()[columns].to_string(index=False, float_format="{:.4f}".format))
     above = results.mean("MEB") - results.mean("oracle on x̃")

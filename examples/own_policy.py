@@ -1,7 +1,7 @@
 """For a researcher with a policy of their own: write three methods, have them checked, and run the policy beside the library's.
 
-The policy is that of the paper's Example B.2: action 1 with probability 2/3 where x̃ > ρ, else with 1/3. It never adapts, so that only the
-estimator differs, and it borrows its memory from a library policy. The textbook correction then tends to a wrong θ; the paper's does not.
+The policy is that of the paper's Example B.2: action 1 with probability 2/3 where x̃ > ρ, else with 1/3. It never adapts, so only the
+estimators differ; its memory is that of a library policy. The textbook correction then tends to a wrong θ; the paper's estimator does not.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ RHO = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """Acts by a fixed rule, learns as `memory` does."""
+    """A policy that acts by a fixed rule, and estimates θ as the policy `memory` does."""
 
     name: str
     memory: LinearPolicy
@@ -28,18 +28,21 @@ class Threshold:
     floor: float = 1 / 3
 
     def init(self) -> Any:
+        """The state before the first round."""
         return self.memory.init()
 
     def propensities(self, state: Any, observation: mb.Observation) -> Floats:
+        """The probability of every action, 0 for those that are not allowed."""
         send = 2 / 3 if observation.predicted[0] > self.rho else 1 / 3
         pi: Floats = np.where(observation.allowed, [1 - send, send], 0.0)
         return np.asarray(pi / pi.sum())
 
     def update(self, state: Any, round: mb.Round) -> Any:
+        """The state after one more round; the old one is not changed."""
         return self.memory.update(state, round)
 
     def theta(self, state: Any) -> Floats:
-        """Optional: with it the simulator reports the estimation error."""
+        """Optional: the current estimate of θ, from which the simulator computes the estimation error."""
         return self.memory.theta(state)
 
 

@@ -1,8 +1,8 @@
-"""meb_dr beside MEB and least squares with an intercept, over so many replicates that chance is out of the question.
+"""Compare meb_dr with MEB and with least squares with an intercept, over enough replicates to make Monte-Carlo errors negligible.
 
     python scripts/compare_on_gpu.py [--replicates 20000]       prints the table of docs/background/which-policy.md
 
-Needs an NVIDIA GPU and mebandit[cuda]; takes about five minutes, nearly all of them compiling.
+Needs an NVIDIA GPU and mebandit[cuda]; takes about five minutes, mostly for compiling.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import numpy as np
 
 import mebandit as mb
 from mebandit.experiments.paper.ours import worlds
-from mebandit.reports.page import Table
+from mebandit.reports.table import Table
 from mebandit.values import Floats
 
 WORLDS = ("synthetic", "drifting mean", "two error levels", "skewed contexts", "heavy-tailed error")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def apart(ours: Floats, other: Floats) -> str:
-    """mean ours / mean other - 1, in per cent, with the standard error of that ratio over replicates on common random numbers."""
+    """mean(ours) / mean(other) - 1 in per cent, ± its standard error on common random numbers."""
     ratio = ours.mean() / other.mean()
     error = (ours - ratio * other).std(ddof=1) / np.sqrt(ours.size) / other.mean()
     return f"{100 * (ratio - 1):+.1f} ± {100 * error:.1f} %"

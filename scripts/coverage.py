@@ -1,4 +1,4 @@
-"""Write docs/background/coverage.md: how often the intervals cover, counted. Nothing on that page is typed by hand.
+"""Write docs/background/coverage.md: the simulated coverage of the confidence intervals. No number on that page is typed by hand.
 
 python scripts/coverage.py [--replicates 4000] [--seed 1]
 """

@@ -1,6 +1,8 @@
-"""How often the intervals of off-policy values cover, on logs of a live learner: `python scripts/coverage_of_values.py [replicates]`.
+"""The simulated coverage of the confidence intervals of `mb.value`, on logs of a live learner.
 
-Every log is made by `mb.Learner` with a policy that learns after each round. The truth is a mean over ten million draws.
+    python scripts/coverage_of_values.py [replicates]
+
+Each log is made by `mb.Learner` with a policy that learns after every round. True values are means over ten million draws.
 """
 
 import sys
@@ -23,11 +25,13 @@ POLICIES: dict[str, Any] = {
 
 
 def draw(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Contexts and predictions, (n, 2) each."""
     x = np.column_stack([np.ones(n), rng.exponential(1, n) - 0.5])
     return x, x + np.outer(rng.normal(0, np.sqrt(0.5), n), [0, 1])
 
 
 def live_log(seed: int) -> dict[str, Any]:
+    """The log of one learner, as arrays by name."""
     rng = np.random.default_rng(seed)
     x, seen = draw(ROUNDS, rng)
     noise = rng.normal(0, 0.5, ROUNDS)
@@ -42,6 +46,7 @@ def live_log(seed: int) -> dict[str, Any]:
 
 
 def truths(n: int = 10_000_000) -> dict[str, float]:
+    """The true value of every policy."""
     x, seen = draw(n, np.random.default_rng(0))
     first, second = (x @ THETA.T).T
     better = THETA[1] - THETA[0]
@@ -54,6 +59,7 @@ def truths(n: int = 10_000_000) -> dict[str, float]:
 
 
 def main(replicates: int) -> None:
+    """Print bias, standard deviation, mean standard error and coverage."""
     truth = truths()
     rows: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for seed in range(replicates):

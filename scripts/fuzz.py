@@ -504,6 +504,32 @@ def analysing(rng: Rng, folder: Path) -> None:
         mb.value(log, rule, **options, **on_bad)
     with refusals():
         mb.learn_then_value(log, method=pick(rng, ["meb", "dr", "rc", "ridge"]), **options)
+    with refusals():
+        rules = {"a": linear_rule(rng, k, len([name for name in table if name.startswith("predicted_")])), "b": "uniform"}
+        valued = mb.value(log, rules, **options)
+        json.loads(valued.to_json(), parse_constant=lambda text: keep(False, f"values have no {text}"))
+        valued.contrast(*pick(rng, [("a", "b"), ("a", "c"), (None, 1)]), pick(rng, ["dr", "ips", *THINGS]))
+    for to, name in (("obp", "out.npz"), ("mrt", "out.csv")):
+        with refusals():
+            read: dict[str, Any] = {key: options[key] for key in ("unit", "n_actions", "workers", "progress") if key in options}
+            mb.export(log, folder / name, to=pick(rng, [to, to, *THINGS]), **with_spoilt(rng, read, 0.2))
+
+
+def linear_rule(rng: Rng, k: int, d: int) -> Any:
+    """A rule that decides by given parameters."""
+    import mebandit as mb
+
+    given = {
+        "theta": extreme(rng, k, d),
+        "floor": pick(rng, [0.0, 0.1, *NUMBERS]),
+        "intercept": pick(rng, [None, extreme(rng, k)]),
+        "context": pick(rng, ["predicted", "blp", "x"]),
+        "error_cov": pick(rng, [None, covariance(rng, d)]),
+        "mean": pick(rng, [None, extreme(rng, d)]),
+        "context_cov": pick(rng, [None, covariance(rng, d)]),
+        "fitted_to": pick(rng, [0, 5, -1]),
+    }
+    return mb.LinearRule(**with_spoilt(rng, given, 0.3))
 
 
 def own_environment(rng: Rng, k: int, d: int) -> Any:
@@ -558,14 +584,23 @@ def environment(rng: Rng) -> Any:
         return worlds.HeartSteps(noise_sd=pick(rng, NUMBERS), burden_error_var=pick(rng, NUMBERS), user=pick(rng, [None, 0, 36, 37, -1]))
     if kind == 4:
         return pick(rng, [worlds.Example21, worlds.ExampleB1])(noise_sd=pick(rng, NUMBERS))
+    if kind == 5:
+        return pick(
+            rng, [worlds.ExampleB2, lambda: worlds.SmallError(contexts=pick(rng, [3, 64, 10**9, *THINGS]), rho=pick(rng, NUMBERS))]
+        )()
     return inner
 
 
 def simulating(rng: Rng, folder: Path) -> None:
     """`simulate`, `simulate_log`, `check_environment`, `check_policy`, and tapes of stretches that there are not."""
     import mebandit as mb
+    from mebandit import environments as worlds
+    from mebandit.environments.heartsteps import COLUMNS
     from mebandit.values import Stretch
 
+    values = [*NUMBERS, *NO_NUMBERS, "x", "", "NA"]
+    lines = [",".join(str(pick(rng, values if rng.random() < 0.1 else [0.3, 1, 2])) for _ in COLUMNS) for _ in range(60)]
+    (folder / "study.csv").write_text("\n".join([",".join(COLUMNS), *lines]))
     with refusals():
         world = environment(rng)
         k, d = world.n_actions, world.dim
@@ -575,11 +610,17 @@ def simulating(rng: Rng, folder: Path) -> None:
         with refusals():
             found = mb.simulate(world, played, **with_spoilt(rng, given, 0.3), workers=1, progress=False)
             keep(finite(found.clipped_regret, found.standard_regret), "regret is finite")
+            with refusals():
+                found.mean(pick(rng, [found.policies[0], *THINGS]), pick(rng, ["clipped_regret", "estimation_error_0", *THINGS]))
+            with refusals():
+                found.replicates(at=pick(rng, [(), (1,), (10**9,), *THINGS]))
         with refusals():
             log = mb.simulate_log(world, played[0], horizon=int(rng.integers(0, 40)), seed=int(rng.integers(-1, 3)))
             keep(finite(log.rewards, log.propensities), "a log is finite")
         with refusals():
             mb.check_environment(world, rounds=pick(rng, [3, 20, 0, -1, None]))
+        with refusals():
+            worlds.HeartSteps.from_csv(pick(rng, [folder / "study.csv", folder, *THINGS]))
         with refusals():
             world.tape(Stretch(*(pick(rng, [0, 1, 5, 9, -1, None, 2**70]) for _ in range(5))))
     with refusals():
@@ -611,7 +652,10 @@ def measuring(rng: Rng, folder: Path) -> None:
             lambda: found.covariances(perhaps(rng, np.abs(extreme(rng, 3, found.dim)), 0.3)),
             lambda: found.at(perhaps(rng, found.parameters, 0.5)),
             lambda: me.overcorrection(found, perhaps(rng, covariance(rng, found.dim), 0.3)),
-            lambda: found.describe(),
+            lambda: found.describe(pick(rng, [None, ["a"] * found.dim, *THINGS])),
+            lambda: found.named(*pick(rng, [["a", "b", "c"][: found.dim], ["a", "a"], [None]])),
+            lambda: me.warn_if_berkson(found, "log"),
+            lambda: me.chi_square_tail(pick(rng, [*NUMBERS, *NO_NUMBERS]), pick(rng, [1, 5, 10**6])),
             lambda: found.error_cov_std_error,
         ):
             with refusals():
@@ -681,11 +725,66 @@ def commands(rng: Rng, folder: Path) -> None:
         ["value", str(path), "--error-cov", "0.1", "--json", "--policy", pick(rng, ["uniform", "0", "9", "x"])],
         ["merge", str(state), str(state), "--out", str(folder / "merged.json")],
         ["journal", "check", str(pick(rng, [path, state]))],
+        ["journal", "repair", str(pick(rng, [path, state])), "--out", str(folder / "mended.jsonl")],
+        ["export", str(path), "--to", "mrt", "--out", str(folder / "out.csv")],
         ["error-model", str(path), "--out", str(folder / "model.json")],
         ["fit", str(folder), "--error-cov", str(path)],
     ]
     with refusals(), contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(click.ClickException):
-        command_line.main(pick(rng, calls), prog_name="mebandit", standalone_mode=False)
+        try:
+            command_line.main(pick(rng, calls), prog_name="mebandit", standalone_mode=False)
+        except SystemExit as end:  # with a sentence, which is one line or two
+            keep(str(end.code).startswith("mebandit: ") and str(end.code).count("\n") < 2, "a command ends with a sentence")
+
+
+SPEC = """
+[simulation]
+horizon = 30
+replicates = 2
+seed = 3
+
+[environment]
+kind = "Gaussian"
+theta = [[1.0, 0.5], [0.5, 1.0]]
+
+[grid]
+error_cov = [0.1, 3.0]
+
+[[policy]]
+kind = "meb"
+
+[[policy]]
+kind = "thompson"
+floor = 0.1
+"""
+
+
+def experiments(rng: Rng, folder: Path) -> None:
+    """Descriptions of an experiment with wrong words and numbers; and the cells of one, spoilt and read again."""
+    from mebandit.experiments import runner, spec
+
+    path, words = folder / "spec.toml", SPEC.split(" ")
+    for _ in range(4):
+        i = int(rng.integers(len(words)))
+        wrong = pick(rng, ["-1", "nan", "inf", "1e300", "1e-320", "[]", "[[1.0]]", '"x"', "true", "10", "{}", str(10**30), "[" * 2000])
+        end = words[i].partition("\n")
+        path.write_text(" ".join([*words[:i], wrong + end[1] + end[2], *words[i + 1 :]]))
+        with refusals():
+            spec.read_spec(path)
+    path.write_text(SPEC)
+    cells = spec.read_spec(path)
+    out = folder / "experiment"
+    with refusals():
+        runner.run_cells(cells, out, workers=1, progress=False)
+        before = runner.read_cells(cells, out)
+        file = pick(rng, sorted((out / "cells").iterdir()))
+        content = bytearray(file.read_bytes())
+        content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        file.write_bytes(bytes(content))
+        with refusals():
+            keep(False, f"a damaged cell is read: {runner.read_cells(cells, out)}")
+        after = runner.run_cells(cells, out, workers=1, progress=False)
+        keep(all(mine.equals(theirs) for mine, theirs in zip(before, after, strict=True)), "a damaged cell is computed again")
 
 
 SCENES: dict[str, tuple[Hostile, int]] = {
@@ -700,6 +799,7 @@ SCENES: dict[str, tuple[Hostile, int]] = {
     "measuring": (measuring, 60),
     "planning": (planning, 10),
     "commands": (commands, 4),
+    "experiments": (experiments, 2),
 }
 """by name: what plays a scene, and how often it comes"""
 

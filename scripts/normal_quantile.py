@@ -1,4 +1,4 @@
-"""Find the rational function of `mebandit.kernels.random.central_quantile`, and say how exact it is in floating point.
+"""Compute the rational function of `mebandit.kernels.random.central_quantile`, and its error in floating point.
 
     python scripts/normal_quantile.py            (needs mpmath; takes a minute)
 

@@ -1,15 +1,15 @@
-"""Write docs/background/reproduction.md and its pictures from the results of `mebandit paper all`: nothing on that page is typed by hand.
+"""Write docs/background/reproduction.md and its pictures from the results of `mebandit paper all`. No number on that page is typed by hand.
 
     python scripts/write_reproduction.py --out results [--heartsteps-csv HS1_cleaned_for_simulation.csv]
 
-Cells that are finished in the results folder are read, not computed again.
+Finished cells in the results folder are read, not recomputed.
 """
 
 import argparse
 from pathlib import Path
 
 from mebandit.experiments.paper.catalogue import EXPERIMENTS, as_markdown, run_experiments
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.runtime.files import write_whole
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "background"
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results"), help="the results folder")
     parser.add_argument("--heartsteps-csv", type=Path, default=None, help="the cleaned HeartSteps V1 CSV")
     given = parser.parse_args()
-    options = Options(heartsteps_csv=given.heartsteps_csv)
+    options = PaperOptions(heartsteps_csv=given.heartsteps_csv)
     found = run_experiments(list(EXPERIMENTS), given.out, options)
     pictures = FOLDER / "reproduction"
     pictures.mkdir(exist_ok=True)

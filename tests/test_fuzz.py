@@ -30,7 +30,15 @@ def fuzz() -> Any:
     return module
 
 
-SCENES = [("learner", 60), ("methods", 60), ("state_file", 20), ("estimating", 80), ("measuring", 40)]
+SCENES = [
+    ("learner", 60),
+    ("methods", 60),
+    ("state_file", 20),
+    ("estimating", 80),
+    ("measuring", 60),
+    ("simulating", 12),
+    ("experiments", 6),
+]
 
 
 @pytest.mark.parametrize(("kind", "scenes"), SCENES)
@@ -44,6 +52,18 @@ def test_the_script_goes_through_scenes_of_all_kinds() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 places where something was wrong" in done.stdout
+
+
+@pytest.mark.parametrize("wrong", [3.5, True, [[1.0]], [[1.0], [1.0, 2.0]], ["a", "a", "b"], ("a",)])
+def test_names_and_rounds_that_there_cannot_be_are_refused(wrong: Any) -> None:
+    model = mb.measurement.from_known([0.1, 0.2, 0.3])
+    with pytest.raises(mb.InvalidInput, match=r"^features must be .+; got"):
+        model.describe(wrong)
+    found = mb.simulate(Gaussian(), [mb.meb(2, 5)], horizon=5, replicates=1, workers=1)
+    with pytest.raises(mb.InvalidInput, match=r"^at must be .+; got"):
+        found.replicates(at=wrong)
+    with pytest.raises(mb.MebanditError, match=r"must be .+; got"):
+        mb.environments.HeartSteps.from_csv(wrong)
 
 
 def observation(**changes: Any) -> Observation:

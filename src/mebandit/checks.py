@@ -1,18 +1,19 @@
-"""The border: argument checks, the exceptions they raise, and every sentence in which the library refuses something.
+"""Argument checks, the exceptions that they raise, and the form of every error message.
 
     MebanditError
     ├── InvalidInput (ValueError)    an argument breaks a rule
     ├── SingularMoments              the data cannot identify the parameters asked for
-    ├── LogError                     a stored log or state cannot be read
+    ├── LogError                     a stored file cannot be read or written
     └── ClusterError                 a cluster cannot be reached, or its workers cannot do the work
 
-A refusal is one sentence with three parts (what, rule, received) and, where there is one, a second with the remedy.
+An error message is one sentence with three parts (what, rule, received) and, where there is one, a second with the remedy. The exception
+keeps the parts (`Refusal`), so that the command line can name its options where Python names arguments.
 """
 
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -21,8 +22,24 @@ from mebandit.kernels import limits
 from mebandit.values import Booleans, Floats, Integers
 
 
+class Refusal(NamedTuple):
+    """The parts of an error message."""
+
+    what: str
+    """the argument or thing that breaks the rule, such as "n_actions" """
+    rule: str
+    """how the sentence goes on after "must", such as "be at least 2" """
+    received: str
+    """what was given instead"""
+    remedy: str = ""
+    """a sentence that says what to do"""
+
+    def __str__(self) -> str:
+        return f"{self.what} must {self.rule}; got {self.received}." + (f" {self.remedy}" if self.remedy else "")
+
+
 class MebanditError(Exception):
-    """Everything that this library raises on purpose."""
+    """The base class of all errors that this library raises on purpose. Its argument is a `Refusal`, or a text."""
 
 
 class InvalidInput(MebanditError, ValueError):
@@ -34,27 +51,35 @@ class SingularMoments(MebanditError):
 
 
 class LogError(MebanditError):
-    """A stored file cannot be read, or does not hold what it should."""
+    """A stored file cannot be read or written, or does not hold what it should."""
 
 
 class ClusterError(MebanditError):
     """A cluster cannot be reached, or its workers cannot do the work."""
 
 
-def refuse(what: str, rule: str, received: object, remedy: str = "") -> NoReturn:
-    """Raise InvalidInput: `what` must `rule`; got `received`. `remedy`"""
-    raise InvalidInput(f"{what} must {rule}; got {received}." + (f" {remedy}" if remedy else ""))
+def refuse(what: str, rule: str, received: object, remedy: str = "", *, error: type[MebanditError] = InvalidInput) -> NoReturn:
+    """Raise an error that says: `what` must `rule`; got `received`. `remedy`
+
+    Args:
+        what: The argument or thing that breaks a rule. An argument by its name in Python, such as `"n_actions"`.
+        rule: How the sentence goes on after "must".
+        received: What was given instead; its text is shown.
+        remedy: A whole sentence that says what to do; by default none.
+        error: The class of the exception.
+    """
+    raise error(Refusal(what, rule, str(received), remedy))
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a sentence: short, on one line."""
+    """A value as text for an error message: on one line, at most 120 characters."""
     text = " ".join(np.array2string(value, threshold=12).split()) if isinstance(value, np.ndarray) else repr(value)
     text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= 120 else text[:117] + "..."
 
 
 def regular(what: str, value: Any) -> Floats:
-    """A C-contiguous float array of whatever shape, from what is a regular array of real numbers; their sizes are not looked at."""
+    """A C-contiguous float array of any shape. Refuses what is not a regular array of real numbers; NaN and infinities pass."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -65,7 +90,7 @@ def regular(what: str, value: Any) -> Floats:
 
 
 def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
-    """A float array of the given shape (None: any length); the sizes of its numbers are not looked at."""
+    """A float array of the given shape (None: any length). NaN and infinities pass."""
     array = regular(what, value)
     if array.shape == shape:
         return array
@@ -77,7 +102,7 @@ def shaped(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
 
 
 def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
-    """A float array of the given shape (None: any length), every entry a number of usable size."""
+    """A float array of the given shape (None: any length). Every entry is finite and at most `limits.LARGEST` in size."""
     array = shaped(what, value, shape)
     bad = ~(np.abs(array) <= limits.LARGEST)
     if bad.any():
@@ -88,7 +113,7 @@ def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
 
 
 def number(what: str, value: Any, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
-    """A real number in [low, high]; `rule` says in words what it must be."""
+    """A real number in [low, high]; `rule` states the same range in words."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         refuse(what, rule, shown(value))
     size = float(value) if isinstance(value, np.floating) else value  # float32 does not reach to the limits, float not to every int
@@ -98,7 +123,7 @@ def number(what: str, value: Any, rule: str = "be a number", low: float = -np.in
 
 
 def path(what: str, value: Any) -> Path:
-    """A path that the system can look for, whether there is anything or not."""
+    """A path that the operating system accepts. The file need not exist."""
     if not isinstance(value, (str, os.PathLike)):
         refuse(what, "be a path", shown(value))
     try:
@@ -128,13 +153,14 @@ def integer(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 
 def one_of(what: str, value: Any, options: Collection[str]) -> str:
+    """One of some texts."""
     if not isinstance(value, str) or value not in options:
         refuse(what, "be one of " + ", ".join(repr(o) for o in options), shown(value))
     return value
 
 
 def square(what: str, value: Any, dim: int) -> Floats:
-    """The (dim, dim) matrix that a number, a vector (a diagonal) or a matrix stands for, not yet found to be a covariance."""
+    """A (dim, dim) matrix from a number (times I), a vector (the diagonal) or a matrix. Whether it is a covariance is not checked."""
     if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
         return number(what, value, "be a number of usable size, a vector or a matrix") * np.eye(dim)
     array = regular(what, value)
@@ -144,7 +170,7 @@ def square(what: str, value: Any, dim: int) -> Floats:
 
 
 def negligible_as_zero(covariances: Floats) -> Floats:
-    """Covariances (..., d, d), without those of variables whose variance is below `limits.LEAST_VARIANCE`: they do not vary."""
+    """Covariances (..., d, d) in which variables with a variance below `limits.LEAST_VARIANCE` count as constant: their entries are 0."""
     variance = np.diagonal(covariances, axis1=-2, axis2=-1)
     negligible = (variance > 0) & (variance < limits.LEAST_VARIANCE)
     if not negligible.any():
@@ -153,8 +179,10 @@ def negligible_as_zero(covariances: Floats) -> Floats:
 
 
 def covariance(what: str, value: Any, dim: int) -> Floats:
-    """A symmetric positive semidefinite (dim, dim) matrix; a number or a vector of length dim stands for a diagonal one. A variance of less
-    than `limits.LEAST_VARIANCE` is taken as 0."""
+    """A symmetric positive semidefinite (dim, dim) matrix. A number or a vector of length dim stands for a diagonal one.
+
+    A variance below `limits.LEAST_VARIANCE` counts as 0.
+    """
     matrix = negligible_as_zero(floats(what, square(what, value, dim), (dim, dim)))
     if not kernels.is_covariance(matrix, np.empty(dim * (dim + 5) // 2)):
         scale = np.sqrt(np.outer(np.abs(np.diag(matrix)), np.abs(np.diag(matrix))))
@@ -178,7 +206,7 @@ def covariances(what: str, value: Any, dim: int, rounds: int) -> Floats:
 
 
 def allowed_actions(what: str, value: Any, n_actions: int) -> Booleans:
-    """A mask of the allowed actions from a mask or a list of action numbers; None allows all."""
+    """A mask of the allowed actions, (K,), from a mask or a list of action numbers. None allows all."""
     if value is None:
         return np.ones(n_actions, dtype=np.bool_)
     if type(value) is list and 0 < len(value) < n_actions and all(type(a) is int and 0 <= a < n_actions for a in value):
@@ -222,7 +250,10 @@ def actions(what: str, value: Any, n_actions: int, rounds: int) -> Integers:
 
 
 def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tuple[Floats, Booleans]:
-    """The chosen action's probability by round, (T,), and what was allowed, (T, K) or (1, K), from (T,) or (T, K) probabilities."""
+    """Logged probabilities, (T,) of the action taken or (T, K) of all actions.
+
+    Returns the probability of the action taken, (T,), and a mask of the allowed actions, (T, K) or (1, K).
+    """
     rounds = chosen.size
     array = floats(what, value, (rounds,) if regular(what, value).ndim < 2 else (rounds, n_actions))
     allowed = np.ones((1, n_actions), dtype=np.bool_)
@@ -240,28 +271,31 @@ def propensities(what: str, value: Any, chosen: Integers, n_actions: int) -> tup
     bad = ~((taken >= limits.LEAST) & (taken <= 1))
     if bad.any():
         t = int(np.argmax(bad))
-        remedy = "An action that was taken had a positive probability: log the one it was drawn with."
+        remedy = "Log the probability with which the action was drawn."
         refuse(what, f"be from {limits.LEAST:g} to 1 for the action taken", f"{taken[t]} at [{t}]", remedy)
     return taken, allowed if array.ndim == 2 else possible(taken, chosen, n_actions)
 
 
 def stabilizer(vectors: Floats) -> Floats:
-    """π^nd, (K,) or (T, K), each of whose probabilities can weigh a round."""
+    """A stabilising policy π^nd, (K,) or (T, K): every probability is at least `limits.LEAST`."""
     if not (vectors >= limits.LEAST).all():
         bad = np.atleast_2d(vectors)[(np.atleast_2d(vectors) < limits.LEAST).any(axis=1)][0]
-        refuse("stabilizer", f"be at least {limits.LEAST:g}", shown(bad), "It is a policy that may take every action.")
+        refuse("stabilizer", f"be at least {limits.LEAST:g}", shown(bad), "The stabilizer is a policy that may take every action.")
     return vectors
 
 
 def reward(value: Any) -> float:
-    """A reward as a number of usable size."""
+    """A reward: a finite number; True and False count as 1 and 0."""
     if isinstance(value, (bool, np.bool_)):
         return float(value)
     return number("reward", value, f"be a finite number of at most {limits.LARGEST:g} in size")
 
 
 def possible(taken: Floats, chosen: Integers, n_actions: int) -> Booleans:
-    """What may have been allowed, (T, K) or (1, K), where only the probability of the action taken is known: if that is 1, nothing else."""
+    """The actions that may have been allowed, (T, K) or (1, K), where only the probability of the action taken is known.
+
+    If that probability is 1, no other action was allowed.
+    """
     if not (taken == 1).any():
         return np.ones((1, n_actions), dtype=np.bool_)
     return np.asarray((taken[:, None] < 1) | (chosen[:, None] == np.arange(n_actions)), dtype=np.bool_)

@@ -1,6 +1,6 @@
-"""The values that travel: what is seen, what was decided, what came back, what the world has in store.
+"""The values that the parts of the library exchange: observations, decisions, rounds, the memory of a policy, simulated worlds.
 
-All are NamedTuples of plain arrays and numbers: they print, compare, enter compiled code and save without pickle.
+All are NamedTuples of plain arrays and numbers. They can be printed and compared, enter compiled code, and are saved without pickle.
 """
 
 from typing import Any, NamedTuple
@@ -21,11 +21,11 @@ class Observation(NamedTuple):
     error_cov: Floats
     """Σ_e,t, the covariance of the prediction's error, (d, d)"""
     allowed: Booleans
-    """which actions may be taken in this round, (K,)"""
+    """which actions may be taken in this round: booleans, (K,)"""
     time: int = 1
-    """the number of this decision, from 1: what schedules read"""
+    """the number of this decision, from 1; schedules are functions of it"""
     luck: float = 0.5
-    """a uniform number for a policy's own randomness, independent of the draw of the action"""
+    """auxiliary uniform random number in (0, 1), for a policy that is itself random; independent of the draw of the action"""
 
 
 class Round(NamedTuple):
@@ -33,52 +33,56 @@ class Round(NamedTuple):
 
     observation: Observation
     action: int
+    """the action taken, from 0"""
     propensities: Floats
-    """π_t(·), the probabilities from which the action was drawn, zero where not allowed, (K,)"""
+    """π_t(·), the probabilities from which the action was drawn, 0 for actions that were not allowed, (K,)"""
     reward: float
+    """r_t"""
 
 
 class Decision(NamedTuple):
-    """A live decision. Its `id` is what a later reward refers to."""
+    """A live decision, as `Learner.decide` returns it."""
 
     id: int
+    """the number of the decision, from 1; a later reward refers to it"""
     action: int
+    """the action to take, from 0"""
     propensity: float
     """π_t(a_t), the probability with which this action was drawn"""
     propensities: Floats
-    """π_t(·), (K,)"""
+    """π_t(·), the probabilities of all actions, (K,)"""
 
 
 Pending = tuple[Observation, Decision]
-"""what was seen, and the decision that waits for its reward"""
+"""an observation, and the decision on it that waits for its reward"""
 
 
 class LinearState(NamedTuple):
     """The memory of a linear policy: running sums, the fit derived from them, and counters."""
 
     sums: Floats
-    """one row of weighted sums per arm, then per arm as offered, then for all arms alike, see `estimation.moments.Moments`; then what
-    describes x̃, and how far the rewards bear out a curve"""
+    """rows of weighted sums: of each action, of each action while it was allowed, and of all rounds; see `kernels.layout`"""
     fit: Floats
-    """per arm: θ, the packed factor it was solved from, how it was found, whether the sums have moved on since"""
+    """for each action: θ, the packed matrix it was solved from, how it was found, and whether the sums have changed since"""
     extra: Floats
-    """rounds learned; for RobustUCB its epoch and exponential weights"""
+    """the number of rounds learned; for RobustUCB also its epoch and exponential weights"""
 
 
 class Stretch(NamedTuple):
-    """Which rounds of which simulated history: a tape is a pure function of this."""
+    """A stretch of rounds of one simulated run. The tape of an environment is a pure function of it."""
 
     seed: int
     cell: int
-    """the cell of a grid of settings"""
+    """the number of the cell in a grid of settings; cells have independent random numbers"""
     replicate: int
+    """the number of the run, from 0"""
     start: int
-    """rounds start + 1, ..., stop"""
+    """the stretch has the rounds start + 1, ..., stop"""
     stop: int
 
 
 class World(NamedTuple):
-    """An environment as the compiled code sees it: a mixture over components of (context, error), rewards, and what past actions do."""
+    """An environment as compiled code reads it: a mixture of C components for context and error, rewards, effects of past actions."""
 
     cumulative: Floats
     """cumulative probabilities of the components, (C,); empty: the components are taken in turn"""
@@ -87,32 +91,43 @@ class World(NamedTuple):
     factor: Floats
     """F with F F' the context covariance, (C or 1, d, d)"""
     error_mean: Floats
+    """mean of the error by component, (C or 1, d)"""
     error_factor: Floats
+    """F with F F' the covariance of the error, (C or 1, d, d)"""
     random_context: bool
+    """whether the context varies within a component"""
     random_error: bool
+    """whether the error varies within a component"""
     hold: int
-    """for how many rounds a component stays before it is drawn again"""
+    """the number of rounds for which a component stays"""
     context_kind: int
+    """the distribution of the standardised context, see `environments.base.CONTEXTS`"""
     error_kind: int
+    """the distribution of the standardised error, see `environments.base.ERRORS`"""
     error_df: float
+    """the degrees of freedom of a t-distributed error"""
     noise_kind: int
+    """the distribution of the reward noise, likewise"""
     noise_sd: float
+    """the standard deviation of the reward noise"""
     theta: Floats
     """θ*, (K, d)"""
     error_cov: Floats
-    """Σ_e by component, as reported to the learner, (C or 1, d, d)"""
+    """Σ_e by component, as the learner is told, (C or 1, d, d)"""
     offset: Floats
-    """E[x | x̃] = offset + gain x̃ by component, (C or 1, d); empty where that is not known"""
+    """E[x | x̃] = offset + gain x̃ by component, (C or 1, d); empty where it is not known"""
     gain: Floats
+    """(C or 1, d, d)"""
     carry_index: int
-    """the feature that past actions drive (HeartSteps' burden), or -1"""
+    """the feature that past actions change (the burden in HeartSteps), or -1"""
     carry_decay: float
+    """λ of that feature, B_{t+1} = λ B_t + gain[a_t]"""
     carry_gain: Floats
-    """B_{t+1} = decay B_t + gain[a_t], (K,)"""
+    """gain by action, (K,)"""
 
 
 class Tape(NamedTuple):
-    """What the world has in store for B rounds of one replicate, drawn before any decision: all policies meet the same luck.
+    """All that is random in B rounds of one simulated run, drawn before any decision, so that all policies meet the same random numbers.
 
     Fields marked (B or 1, ...) hold one entry per round, or a single one for all of them.
     """
@@ -122,49 +137,56 @@ class Tape(NamedTuple):
     error: Floats
     """ε_t, (B, d)"""
     component: Integers
-    """which row of error_cov holds for the round, (B,)"""
+    """the row of `error_cov` that holds for the round, (B,)"""
     error_cov: Floats
-    """Σ_e as reported to the learner, (C or 1, d, d)"""
+    """Σ_e as the learner is told, (C or 1, d, d)"""
     noise: Floats
     """η_t, (B,)"""
     uniform: Floats
-    """what the action is drawn with, (B,)"""
+    """the uniform random number from which the action is drawn, (B,)"""
     luck: Floats
-    """for a policy's own randomness, (B,)"""
+    """auxiliary uniform random number, for a policy that is itself random, (B,)"""
     allowed: Booleans
-    """(B or 1, K)"""
+    """which actions may be taken, (B or 1, K)"""
     theta: Floats
     """θ*, (B or 1, K, d)"""
     guess: Floats
-    """E[x_t | x̃_t] where the environment can compute it, (B, d); else NaN, (1, d)"""
+    """E[x_t | x̃_t] where the environment knows it, (B, d); else NaN, (1, d)"""
     carry_index: int
-    """the feature that past actions drive (HeartSteps' burden), or -1"""
+    """the feature that past actions change (the burden in HeartSteps), or -1"""
     carry_decay: float
+    """λ of that feature, B_{t+1} = λ B_t + gain[a_t]"""
     carry_gain: Floats
-    """B_{t+1} = decay B_t + gain[a_t], (K,)"""
+    """gain by action, (K,)"""
 
 
 class Written(NamedTuple):
-    """What was seen and done in B simulated rounds, as a log has it; empty where nobody asks."""
+    """The log of B simulated rounds; its arrays are empty where no log is wanted."""
 
     predicted: Floats
     """x̃_t, (B, d)"""
     actions: Integers
+    """a_t, (B,)"""
     propensities: Floats
     """π_t(·), (B, K)"""
     rewards: Floats
+    """r_t, (B,)"""
 
 
 class Plan(NamedTuple):
     """The schedules of a policy, written out for B rounds."""
 
     floor: Floats
+    """smallest probability of an allowed action, (B,)"""
     exploring: Booleans
+    """whether the round is of the warm-up, in which actions are drawn with equal probability, (B,)"""
     refit: Booleans
+    """whether θ is solved for after the round, (B,)"""
     correcting: Booleans
+    """whether the error covariance is subtracted, (B,)"""
     stabilizer: Floats
-    """(B or 1, K)"""
+    """π^nd, (B or 1, K)"""
 
 
 State = Any
-"""A policy's memory: whatever its `init` returns."""
+"""the memory of a policy: whatever its method `init` returns"""

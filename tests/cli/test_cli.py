@@ -13,7 +13,8 @@ import pytest
 import mebandit as mb
 from mebandit import kernels
 from mebandit.experiments import spec
-from mebandit.reports import page as report
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime import files
 
 SPEC = """
@@ -153,7 +154,7 @@ def test_a_wrong_spec_ends_with_one_sentence_before_any_computing(tmp_path: Path
 def test_refusals_are_sentences_and_exit_codes(tmp_path: Path) -> None:
     missing = run("simulate", "none.toml", cwd=tmp_path)
     assert missing.returncode == 1
-    assert missing.stderr.strip() == "mebandit: spec must be a readable file; got none.toml (No such file or directory)."
+    assert missing.stderr.strip() == "mebandit: SPEC must be a readable file; got none.toml (No such file or directory)."
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "spec.toml").write_text(SPEC)
     blocked = run("simulate", "spec.toml", "--out", "taken", cwd=tmp_path)
@@ -166,7 +167,7 @@ def test_help_is_for_newcomers(tmp_path: Path) -> None:
     text = run("--help", cwd=tmp_path).stdout
     assert "demo" in text
     assert "simulate" in text
-    assert "predicted contexts" in text
+    assert "measured with error" in text
     assert mb.__version__ in run("--version", cwd=tmp_path).stdout
 
 
@@ -188,6 +189,6 @@ def test_an_interrupted_write_leaves_no_half_file(tmp_path: Path, monkeypatch: p
 
 
 def test_a_page_escapes_what_it_shows() -> None:
-    page = report.Page("<b>").text("a < b & c").table(report.Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
+    page = Page("<b>").text("a < b & c").table(Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
     assert "<script>" not in page
     assert "a &lt; b &amp; c" in page

@@ -104,7 +104,7 @@ def test_what_cannot_be_merged_is_refused_in_one_sentence(tmp_path: Path) -> Non
         (["a.json", "floor.json", "--out", "o.json"], "floor.json: the learner to merge must run the same policy; got LinearPolicy("),
         (["a.json", "dim.json", "--out", "o.json"], "dim.json: the learner to merge must run the same policy; got LinearPolicy("),
         (["r.json", "r2.json", "--out", "o.json"], "r2.json: policy must have a memory that is a sum, to be merged; got robust_ucb"),
-        (["a.json", "--out", "o.json"], "the states to merge must be at least two files; got 1."),
+        (["a.json", "--out", "o.json"], "STATES must be at least two files; got 1."),
         (["a.json", "broken.json", "--out", "o.json"], "state file must be"),
         (["a.json", "none.json", "--out", "o.json"], "state file must be readable; got none.json"),
         (["a.json", "dim.json", "--out", "a.json"], "the file to write must be another one than what is read; got a.json for both."),

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import mebandit as mb
 from mebandit.environments import (
@@ -21,7 +24,8 @@ from mebandit.environments import (
     SmallError,
     heartsteps,
 )  # fmt: skip
-from mebandit.values import Stretch, Tape
+from mebandit.environments.base import square_root
+from mebandit.values import Floats, Stretch, Tape
 
 EVERY: list[Environment] = [
     Gaussian(),
@@ -361,7 +365,7 @@ def test_a_drifting_world_moves_the_mean_and_the_parameters_and_nothing_else() -
 def test_a_file_that_is_not_the_study_is_refused_by_row_and_column(tmp_path: Path) -> None:
     path = tmp_path / "study.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(mb.LogError, match=r"must have rows with the columns user, .*; missing: user, sum_step.log"):
+    with pytest.raises(mb.LogError, match=r"must have rows with the columns user, .*; got none for user, sum_step.log"):
         HeartSteps.from_csv(path)
     header = ",".join(heartsteps.COLUMNS)
     path.write_text(header + "\n")
@@ -370,5 +374,16 @@ def test_a_file_that_is_not_the_study_is_refused_by_row_and_column(tmp_path: Pat
     path.write_text(header + "\n" + ",".join("1" * 10) + "\n1,hello" + ",1" * 8 + "\n")
     with pytest.raises(mb.LogError, match=r"must have numbers, or NA, in column sum_step.log; got 'hello' in row 3"):
         HeartSteps.from_csv(path)
-    with pytest.raises(mb.LogError, match=r"must be the cleaned HeartSteps CSV; got: .*No such file"):
+    with pytest.raises(mb.LogError, match=r"must be the cleaned HeartSteps CSV; got a file that cannot be read .*No such file"):
         HeartSteps.from_csv(tmp_path / "none.csv")
+
+
+@given(hnp.arrays(np.float64, (4, 3), elements=st.floats(-3, 3).map(lambda x: round(x, 2))), st.permutations(range(4)))
+def test_the_square_root_of_a_covariance_is_the_unique_lower_triangular_one(wide: Floats, order: list[int]) -> None:
+    """Also of singular matrices, as here: of rank 3 at most, in four variables."""
+    covariance = (wide @ wide.T)[np.ix_(order, order)]
+    factor = square_root(covariance)
+    np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-6 * np.max(np.diag(covariance), initial=1.0))
+    assert (np.triu(factor, 1) == 0).all()
+    assert (np.diag(factor) >= 0).all()
+    assert not factor[:, np.diag(factor) == 0].any()  # else a column's sign would be free

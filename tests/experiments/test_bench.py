@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mebandit.experiments.bench import catalogue, contestants, live, measuring, starting
-from mebandit.experiments.bench.measuring import Options, Stopped, Times, Worker, in_turns
+from mebandit.experiments.bench import contestants, live, measuring, starting
+from mebandit.experiments.bench.measuring import BenchOptions, Stopped, Times, Worker, in_turns
 from tests.cli.test_cli import run
 
 
@@ -41,12 +41,6 @@ def test_what_cannot_be_measured_is_refused(arguments: tuple[str, ...], words: s
     assert "Traceback" not in done.stderr
 
 
-def test_every_part_of_the_command_is_one_of_the_catalogue() -> None:
-    from mebandit.cli.benching import PARTS
-
-    assert tuple(catalogue.PARTS) == PARTS
-
-
 def test_turns_are_taken_one_after_the_other() -> None:
     order: list[str] = []
 
@@ -65,7 +59,7 @@ def test_a_contestant_that_cannot_start_is_named_with_the_reason(tmp_path: Path,
     (tmp_path / "pymab").mkdir()
     (tmp_path / "pymab" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    first, _ = live.run(Options(repeats=1), nothing)
+    first, _ = live.run(BenchOptions(repeats=1), nothing)
     assert "pymab: LinUCB could not start (ImportError: half of it is missing) and was left out." in first.finding
     assert "mabwiser is not installed and was left out." in first.finding
     assert {row[0].split(":")[0] for row in first.table.rows} == {"mebandit", "numpy"}

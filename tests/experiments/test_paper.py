@@ -12,12 +12,12 @@ import pytest
 import mebandit as mb
 from mebandit.experiments.paper import published, rates, table1, variations
 from mebandit.experiments.paper.catalogue import EXPERIMENTS, run_experiments
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import run_cells
 
 
 def test_table1b_is_a_tidy_csv_that_workers_do_not_change(tmp_path: Path) -> None:
-    options = Options(replicates=3, seed=5)
+    options = PaperOptions(replicates=3, seed=5)
     run_experiments(["table1b"], tmp_path / "one", options, workers=1)
     run_experiments(["table1b"], tmp_path / "two", options, workers=2)
     one = (tmp_path / "one" / "table1b.csv").read_bytes()
@@ -85,13 +85,13 @@ def test_paper_all_writes_every_table_and_figure_and_one_page(everything: Path) 
 
 def test_one_worker_gives_the_same_tables_as_two(everything: Path, tmp_path: Path) -> None:
     names = [name for name in EXPERIMENTS if name not in ("table1a", "figures", "rates")]  # the long ones: the same code, more rounds
-    run_experiments(names, tmp_path, Options(replicates=2), workers=1)
+    run_experiments(names, tmp_path, PaperOptions(replicates=2), workers=1)
     for name in names:
         assert (tmp_path / f"{name}.csv").read_bytes() == (everything / f"{name}.csv").read_bytes()
 
 
 def test_the_examples_end_where_theory_says(everything: Path, tmp_path: Path) -> None:
-    table = run_experiments(["examples"], tmp_path, Options(replicates=60))["examples"].table
+    table = run_experiments(["examples"], tmp_path, PaperOptions(replicates=60))["examples"].table
     b2 = table[table["example"] == "B.2"]
     assert b2[b2["policy"] == "textbook correction"]["expected"].tolist() == pytest.approx([-1.0, -7 / 6, -29 / 19])
     known = table[(table["example"] != "B.1") & table["expected"].notna()]
@@ -113,7 +113,7 @@ def test_regret_grows_at_the_rate_of_the_theory(everything: Path) -> None:
 
 def test_the_docs_show_what_the_code_computes(tmp_path: Path) -> None:
     """One experiment at its default settings: each number of the page of the docs is within half a standard error of ours."""
-    (section,) = run_experiments(["updates"], tmp_path, Options())["updates"].sections
+    (section,) = run_experiments(["updates"], tmp_path, PaperOptions())["updates"].sections
     docs = (Path(__file__).parents[2] / "docs" / "background" / "reproduction.md").read_text(encoding="utf-8")
     part = docs.split(f"## {section.title}\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")][2:]
@@ -125,22 +125,22 @@ def test_the_docs_show_what_the_code_computes(tmp_path: Path) -> None:
 
 def test_wrong_options_are_refused_before_any_computing(tmp_path: Path) -> None:
     with pytest.raises(mb.InvalidInput, match="protocol must be one of 'published', 'as_written', 'both'; got 'printed'"):
-        Options(protocol="printed")
+        PaperOptions(protocol="printed")
     with pytest.raises(mb.InvalidInput, match="replicates must be a whole number from 2 to 4294967295; got 1"):
-        Options(replicates=1)
+        PaperOptions(replicates=1)
     with pytest.raises(mb.InvalidInput, match="experiment must be one of"):
-        run_experiments(["table9"], tmp_path, Options())
+        run_experiments(["table9"], tmp_path, PaperOptions())
     (tmp_path / "taken").write_text("")
     with pytest.raises(mb.LogError, match="the output folder must be writable"):
-        run_experiments(["table1a"], tmp_path / "taken", Options())
+        run_experiments(["table1a"], tmp_path / "taken", PaperOptions())
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
     with pytest.raises(mb.LogError, match="must have rows with the columns"):
-        run_experiments(["table1b"], tmp_path / "out", Options(heartsteps_csv=tmp_path / "taken"))
+        run_experiments(["table1b"], tmp_path / "out", PaperOptions(heartsteps_csv=tmp_path / "taken"))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path: Path) -> None:
-    cells = variations.update_cells(Options(replicates=2))
+    cells = variations.update_cells(PaperOptions(replicates=2))
     whole = run_cells(cells, tmp_path).replicates
     (damaged,) = (tmp_path / "cells").glob("*.replicates.csv")
     damaged.write_bytes(damaged.read_bytes()[:100])

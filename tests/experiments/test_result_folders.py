@@ -17,7 +17,7 @@ import pytest
 import mebandit as mb
 from mebandit.experiments import runner, spec
 from mebandit.experiments.paper.catalogue import run_experiments
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData, read_cells, run_cells
 from mebandit.runtime import files
 
@@ -304,7 +304,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("of an earlier run")
     assert "report.html (File too large)" in one_sentence(run("demo", "--out", ".", cwd=tmp_path, most=20_000))
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.html", "of an earlier run")]
-    options = Options(quick=True, replicates=2)
+    options = PaperOptions(quick=True, replicates=2)
     with small_disk(1000), pytest.raises(mb.LogError, match=r"must be one that can be written; got .*curves\.csv \(File too large\)"):
         run_experiments(["examples"], tmp_path, options, progress=False)
     assert (tmp_path / "report.html").read_text() == "of an earlier run"
@@ -398,4 +398,4 @@ def test_replicates_that_nothing_can_hold_are_refused_in_python() -> None:
     with pytest.raises(mb.InvalidInput, match="points must be a whole number from 2 to 1000000"):
         mb.simulate(mb.environments.Gaussian(), [mb.meb(2, 5)], horizon=1000, points=10**12)
     with pytest.raises(mb.InvalidInput, match="replicates must be a whole number from 2 to 4294967295"):
-        Options(replicates=10**30)
+        PaperOptions(replicates=10**30)

@@ -6,9 +6,10 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ class Strikes:
 
 def use(learner: mb.Learner, rng: random.Random, x: Any) -> None:
     """One call of some kind; the reward depends on the decision alone, so that what is learned twice or not at all shows."""
-    waiting = list(learner._pending)
+    waiting = list(learner.pending)
     kind = rng.random()
     if kind < 0.5 or not waiting:
         learner.decide(x[learner.decided % len(x)], 0.1 + 0.1 * (learner.decided % 3))
@@ -236,16 +237,77 @@ def test_threads_share_a_learner(tmp_path: Path, name: str, journaled: bool) -> 
         assert replayed(learner, policy, path) == expected
 
 
-def test_a_turn_that_was_lost_is_taken_over() -> None:
-    """As when an exception strikes right after the turn was taken, also where a traceback keeps the struck frame."""
-    learner = mb.Learner(mb.meb(2, 1))
-    lost: list[None] = []
-    learner._turn[0] = lost
-    assert learner.decide([1.0], 0.1).id == 1
-    learner._turn[0] = lost
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(decision.id for decision in pool.map(lambda _: learner.decide([1.0], 0.1), range(20))) == list(range(2, 22))
-    assert learner.pending == tuple(range(1, 22))
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_thread_that_is_interrupted_gives_its_turn_to_the_others(tmp_path: Path, name: str) -> None:
+    """The main thread is struck a thousand times, while three others use the learner too: no turn is lost, or taken from a call."""
+    policy, path, rng, stop = POLICIES[name](), tmp_path / "trial.jsonl", random.Random(name), threading.Event()
+    x = np.random.default_rng(1).normal(1, 1, (7, 2))
+    warm_up(policy, x)
+    learner = mb.Learner(policy, seed=3, journal=path)
+
+    def work(number: int) -> int:
+        calls, own = 0, np.random.default_rng(number)
+        while not stop.is_set():
+            learner.learn(learner.decide(own.normal(1, 1, 2), 0.2), float(own.normal()))
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(work, number) for number in range(3)]
+        with Strikes(5e-4, rng) as strikes:
+            while strikes.count < 1000:
+                strikes.within(lambda: learner.decide(x[0], 0.1))
+        stop.set()
+        made = sum(other.result() for other in others)
+    assert learner.learned == made
+    expected = known(learner)
+    assert replayed(learner, policy, path) == expected
+
+
+def test_a_call_that_waited_while_the_learner_was_closed_reaches_no_other_file(tmp_path: Path) -> None:
+    """The journal's file number is given to the next file that is opened."""
+    policy = Interrupting()
+    learner = mb.Learner(policy, journal=tmp_path / "j.jsonl")
+    learner.decide([1.0], 0.1)
+    turn = learner._turn
+    learner.close()
+    learner._turn = turn  # as the waiting call has it
+    before = (tmp_path / "j.jsonl").read_bytes()
+    with open(tmp_path / "another", "w+b", buffering=0) as another:
+        another.write(bytes(10_000))
+        for _ in range(2):
+            with pytest.raises(mb.LogError, match=r"^journal must be open; got .*j\.jsonl, which was closed\.$"):
+                learner.decide([1.0], 0.1)
+    assert (tmp_path / "another").read_bytes() == bytes(10_000)
+    assert (tmp_path / "j.jsonl").read_bytes() == before
+    assert learner.decided == 1
+
+
+class Generating(Shares):
+    """A policy whose calls are in generators within generators nearly all the time."""
+
+    def propensities(self, state: dict[str, Any], observation: Observation) -> Any:
+        def down(levels: int) -> Iterator[int]:
+            if levels:
+                yield from down(levels - 1)
+                yield levels
+
+        assert sum(sum(down(60)) for _ in range(20)) == 20 * 60 * 61 // 2
+        return super().propensities(state, observation)
+
+
+def test_a_turn_is_not_taken_from_a_call_that_runs_generators() -> None:
+    """Another thread that looks for the call which has the turn may miss it: a suspended generator does not say who called it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            learner = mb.Learner(Generating())
+            with ThreadPoolExecutor(6) as pool:
+                made = list(pool.map(lambda _: learner.decide([1.0, 0.5], 0.1).id, range(30)))  # noqa: B023
+            assert sorted(made) == list(range(1, 31))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def in_child(work: Callable[[], object]) -> str:

@@ -317,4 +317,4 @@ def test_a_journal_of_ones_own_policy_is_checked_as_far_as_that_goes(tmp_path: P
     assert mb.check_journal(path, policy=Shares()).replayed
     status, printed = run("check", path)
     assert status == 0
-    assert "not computed again" in printed
+    assert "not reproduced" in printed

@@ -23,9 +23,9 @@ from mebandit.checks import MebanditError
 from mebandit.cli import main
 from mebandit.cli.terminal import commands
 from mebandit.live.history import Log
+from mebandit.reports.figures import draw_policies, save_figure
 from mebandit.runtime import escaping as texts
 from mebandit.runtime import files
-from mebandit.simulation.results import draw_policies, save_figure
 
 HOSTILE = ["=1+1", "@name", "$x_{$", "_hidden"]
 

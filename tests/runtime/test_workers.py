@@ -206,9 +206,10 @@ def test_an_interruption_ends_the_command_with_one_sentence(cluster: Machines, t
     arguments = command("simulate", "spec.toml", "--scheduler", cluster.address)
     process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     with cluster.client() as client:
-        while process.poll() is None and tasks(client) == 0:
-            time.sleep(0.01)
-        time.sleep(0.5)  # until all tasks are out: interrupted while it makes one, Dask itself prints a traceback
+        seen = 0
+        while process.poll() is None and (seen == 0 or tasks(client) > seen):
+            seen = tasks(client)
+            time.sleep(1.0)  # until all tasks are out: interrupted while it makes one, Dask itself prints a traceback
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted;")

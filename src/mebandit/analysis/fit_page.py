@@ -8,7 +8,9 @@ import numpy as np
 
 from mebandit.analysis.inference import Analysis
 from mebandit.estimation.estimators import Contrast, Estimate
-from mebandit.reports.page import Page, Picture, Table, picture
+from mebandit.reports.figures import Picture, picture
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.escaping import as_csv, in_figure
 from mebandit.runtime.files import write_together
 from mebandit.values import Booleans, Floats

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.analysis.off_policy import ESTIMATORS, Figure, Values
-from mebandit.reports.page import Page, Table, picture
+from mebandit.reports.figures import picture
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.escaping import as_csv, in_figure
 from mebandit.runtime.files import write_together
 

@@ -13,7 +13,7 @@ from mebandit.live.recovery import JournalCheck, check_journal, repair_journal
 def journal() -> None:
     """Check or repair the journal of a live trial.
 
-    A journal is the file that a learner with journal=... writes: a line for each decision, reward and decision that was given up.
+    A journal is the file that `Learner(policy, journal=...)` writes: a line for each decision, each reward and each forgotten decision.
 
     \b
       mebandit journal check trial.jsonl
@@ -24,10 +24,10 @@ def journal() -> None:
 @journal.command()
 @click.argument("journal", type=click.Path(path_type=Path))
 def check(journal: Path) -> None:
-    """Say whether a journal is whole, and name its first bad line.
+    """Check that a journal is undamaged; if not, name its first bad line.
 
-    Every line is compared with its checksum, its events with each other, and every decision with what the policy and the seed give. The
-    journal is only read, also while a learner writes to it. The exit status is 1 if a line is bad.
+    Every line is compared with its checksum and with the lines before it. Every decision is compared with what the policy decides from
+    the seed. The journal is only read, and a learner may write to it meanwhile. The exit status is 1 if a line is bad.
     """
     found = check_journal(journal)
     _print_counts("Journal", found)
@@ -35,22 +35,22 @@ def check(journal: Path) -> None:
         remedy = f"To keep the {found.lines:,} lines before it: mebandit journal repair {journal} --out NEW"
         sys.exit(f"mebandit: {found.fault}\n{remedy if found.lines else ''}".rstrip())
     if found.left:
-        click.echo(f"The last line has no end ({found.left} bytes): its call never returned, and it does not count.")
+        click.echo(f"The last line is incomplete ({found.left} bytes), since its call never returned. It is ignored.")
     if not found.replayed:
         click.echo(
-            "Decisions were not computed again, since the policy is a class of your own: mb.check_journal(path, policy=...) does that."
+            "Decisions were not reproduced, since the policy is a class of your own. In Python, mb.check_journal(path, policy=...) does."
         )
-    click.echo("Every line is good.")
+    click.echo("Every line is undamaged.")
 
 
 @journal.command()
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New journal to write.")
 def repair(journal: Path, out: Path) -> None:
-    """Copy what comes before a journal's first bad line to a new journal.
+    """Copy the undamaged beginning of a journal to a new journal.
 
-    The damaged journal stays as it is. `Learner.recover` goes on with the new one. Decisions and rewards from the bad line on are not in
-    it, and the ids of those decisions are given again.
+    The copy ends before the first bad line. The damaged journal is not changed. `Learner.recover` continues with the copy: decisions and
+    rewards from the bad line on are lost, and the ids of those decisions are used again.
     """
     found = repair_journal(journal, out)
     _print_counts("Repaired journal", found)

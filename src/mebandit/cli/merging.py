@@ -13,18 +13,18 @@ from mebandit.runtime.files import begins_with, check_output
 
 @commands.command()
 @click.argument("states", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="State file to write.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="State file of the pooled learner.")
 def merge(states: tuple[Path, ...], out: Path) -> None:
-    """Add up what learners at several sites have learned, without their rounds.
+    """Pool the learners of several sites, without sharing their rounds.
 
-    STATES are files that `Learner.save` wrote, of learners with the same policy. Sums are added in the order of the files, (a + b) + c. The
-    result goes on with the first one's seed and waiting decisions.
+    STATES are files written by `Learner.save`, all with the same policy. Their sums are added in the order of the files, (a + b) + c. The
+    pooled learner keeps the seed and the waiting decisions of the first.
 
     \b
       mebandit merge north.json south.json --out pooled.json
     """
     if len(states) < 2:
-        checks.refuse("the states to merge", "be at least two files", f"{len(states)}")
+        checks.refuse("states", "be at least two files", len(states))
     check_output(out, states, ours=begins_with(FORMAT))
     sites = [Learner.load(path) for path in states]
     pooled = sites[0]

@@ -111,7 +111,7 @@ def _show(found: Any) -> None:
 
 
 def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
-    from mebandit.reports.page import picture
+    from mebandit.reports.figures import picture
     from mebandit.runtime.files import write_together
 
     page = found.page().render(command=shlex.join(["mebandit", *sys.argv[1:]]), seed=seed, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Environments: worlds in which policies can be compared."""
+"""Simulated environments in which policies can be compared."""
 
 from mebandit.environments.base import Environment, draw_tape
 from mebandit.environments.drifting import Drifting

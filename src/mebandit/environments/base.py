@@ -1,4 +1,7 @@
-"""What an environment is: it writes tapes. A tape holds all that is random about a stretch of rounds, before any decision."""
+"""The protocol of environments, the check of their tapes, and the base classes of the environments in this package.
+
+An environment gives tapes. A tape holds all that is random in a stretch of rounds, drawn before any decision.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -14,35 +17,45 @@ ERRORS = {
     "uniform": kernels.UNIFORM_NOISE,
     "bounded": kernels.TWO_POINT,
 }
-"""distributions of independent, standardised error coordinates; "bounded" takes the two values ±1"""
+"""distributions of the error: independent coordinates with mean 0 and variance 1; "bounded" has the two values ±1"""
 
 LAST = 2**32 - 1
-"""the largest of the numbers that randomness is counted with"""
+"""the largest cell, replicate and round: random numbers are counted with 32 bits each"""
 
 LONGEST = 10**8
-"""rounds of one tape"""
+"""rounds of one tape, at most"""
+
+NEGLIGIBLE = 1e-13
+"""the share of a variance below which what other variables leave unexplained is rounding"""
 
 CONTEXTS = {"normal": kernels.NORMAL, "exponential": kernels.EXPONENTIAL}
-"""distributions of independent, standardised context coordinates"""
+"""distributions of the context: independent coordinates with mean 0 and variance 1"""
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """A world to simulate. Any class with these members is one; see `mebandit.check_environment`."""
+    """A simulated world. Any class with these members is an environment; `mebandit.check_environment` checks it."""
 
     @property
-    def n_actions(self) -> int: ...
+    def n_actions(self) -> int:
+        """The number of actions, K."""
+        ...
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """The number of features of the context, d."""
+        ...
 
     def tape(self, stretch: Stretch) -> Tape:
-        """A stretch of rounds: a pure function of where it lies, the same in whatever pieces it is asked for."""
+        """All that is random in a stretch of rounds.
+
+        A pure function of the stretch. A round is the same in whatever stretch it is asked for.
+        """
         ...
 
 
 def tape_of(environment: Environment, stretch: Stretch) -> Tape:
-    """A stretch of rounds of an environment. Compiled code reads it without looking: one that is not the library's own is checked."""
+    """The tape of an environment. It is checked if the environment is a user's own class, since compiled code does not check it."""
     if type(environment).__module__.startswith("mebandit."):
         return environment.tape(stretch)
     name = f"{type(environment).__name__}.tape"
@@ -50,14 +63,22 @@ def tape_of(environment: Environment, stretch: Stretch) -> Tape:
 
 
 def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int) -> Tape:
-    """A tape as compiled code can read it, every part of it checked."""
+    """A tape, every part of which is checked and stored as compiled code reads it.
+
+    Args:
+        name: What messages call the tape.
+        tape: What the environment gave.
+        n_actions: The number of actions, K.
+        dim: The number of features, d.
+        rounds: The number of rounds that were asked for, B.
+    """
     k, d = checks.integer("n_actions", n_actions, 2), checks.integer("dim", dim, 1)
     if not isinstance(tape, tuple) or len(tape) != len(Tape._fields):
         checks.refuse(name, "give a Tape", checks.shown(tape))
     given = Tape(*tape)
 
     def numbers(field: str, *shape: int | None, usable: bool = True) -> Floats:
-        """One of the arrays; where its length is not said, it has an entry for every round or one for all."""
+        """One of the arrays. A first length of None stands for B or 1."""
         what, value = f"{name} {field}", getattr(given, field)
         array = (checks.floats if usable else checks.shaped)(what, value, shape)
         if shape[0] is None and len(array) not in (1, rounds):
@@ -99,7 +120,7 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
 
 
 def check_stretch(stretch: Stretch) -> Stretch:
-    """A stretch that there can be."""
+    """A stretch whose numbers are valid."""
     if not isinstance(stretch, tuple) or len(stretch) != len(Stretch._fields):
         checks.refuse("stretch", "be a Stretch", checks.shown(stretch))
     seed, cell, replicate, start, stop = stretch
@@ -114,26 +135,28 @@ def check_stretch(stretch: Stretch) -> Stretch:
 
 
 class Drawn:
-    """An environment whose rounds compiled code draws: it says of which world."""
+    """The base class of environments whose tapes compiled code draws: a subclass only describes its world."""
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world that a replicate plays in."""
+        """The world of a replicate."""
         raise NotImplementedError
 
     def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
-        """The worlds of replicates first, ..., end - 1, and for each of them which one is its own."""
+        """The different worlds of replicates first, ..., end - 1, and for each replicate the number of its world."""
         return [self.world_of(Stretch(seed, 0, first, 0, 1))], np.zeros(end - first, dtype=np.int64)
 
     def tape(self, stretch: Stretch) -> Tape:
+        """All that is random in a stretch of rounds, see `Environment.tape`."""
         stretch = check_stretch(stretch)
         return draw_tape(self.world_of(stretch), stretch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapped:
-    """An environment made from another, whose shape it has."""
+    """The base class of environments that change another one, with the same numbers of actions and features."""
 
     world: Environment
+    """the environment to change"""
 
     def __post_init__(self) -> None:
         if not isinstance(self.world, Environment) or isinstance(self.world, type):
@@ -149,12 +172,17 @@ class Wrapped:
 
 
 def unknown(dim: int) -> tuple[Floats, Floats]:
-    """`World.offset` and `World.gain` where E[x | x̃] is not an affine function that is known."""
+    """`World.offset` and `World.gain` where E[x | x̃] is not known to be affine."""
     return np.empty((0, dim)), np.empty((0, dim, dim))
 
 
 def draw_tape(world: World, stretch: Stretch) -> Tape:
-    """A tape from a world: the mixture is drawn with counted random numbers, the rest is given."""
+    """Draw a tape from a world. The random numbers are a function of the stretch alone.
+
+    Args:
+        world: The distributions of context, error and reward.
+        stretch: The rounds to draw.
+    """
     n, (k, d) = stretch.stop - stretch.start, world.theta.shape
     tape = Tape(
         context=np.empty((n, d)),
@@ -176,10 +204,14 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
 
 
 def square_root(covariance: Floats) -> Floats:
-    """A factor F with F F' = covariance, also for a singular one; lower triangular where Cholesky's exists."""
-    try:
-        return np.linalg.cholesky(covariance).astype(np.float64)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(covariance)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+    """The lower triangular F with F F' = covariance and a diagonal of at least 0: Cholesky's factor, also of a singular matrix.
+
+    A variable without variance of its own, given those before it, has a column of zeros. Unlike eigenvectors, whose signs are the choice
+    of whoever computes them, this factor is unique: a seed gives the same contexts on every machine, up to rounding.
+    """
+    rest, factor = np.array(covariance, dtype=np.float64), np.zeros(np.shape(covariance))
+    for j, variance in enumerate(np.diagonal(covariance)):
+        if rest[j, j] > NEGLIGIBLE * variance:
+            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
+            rest -= np.outer(factor[:, j], factor[:, j])
+    return factor

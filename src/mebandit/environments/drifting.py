@@ -1,4 +1,4 @@
-"""A world that does not stay as it is: the mean of the context moves, or the reward parameters do."""
+"""Environments that change over time: the mean of the context drifts, or the reward parameters do."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,17 @@ from mebandit.values import Floats, Stretch, Tape
 
 @dataclass(frozen=True, kw_only=True)
 class Drifting(Wrapped):
-    """x_t + mean sin(2πt/period) in place of x_t, and θ + theta sin(2πt/period) in place of θ.
+    """An environment with a periodic drift: x_t + mean sin(2πt/period) replaces x_t, and θ + theta sin(2πt/period) replaces θ.
 
-    mean is a number or (d,), theta a number or (K, d); the error stays as it is.
+    The error of the prediction does not change.
     """
 
     mean: Any = 0.0
+    """amplitude of the drift of the context: a number, or (d,)"""
     theta: Any = 0.0
+    """amplitude of the drift of the reward parameters: a number, or (K, d)"""
     period: float = 2500.0
+    """rounds of one period, at least 2"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,6 +35,7 @@ class Drifting(Wrapped):
         object.__setattr__(self, "period", checks.number("period", self.period, "be a number of at least 2", 2.0))
 
     def tape(self, stretch: Stretch) -> Tape:
+        """All that is random in a stretch of rounds, see `Environment.tape`."""
         tape = tape_of(self.world, stretch)
         wave: Floats = np.sin(2 * np.pi * np.arange(stretch.start + 1, stretch.stop + 1) / self.period)
         moved = wave[:, None] * np.array(self.mean)

@@ -1,4 +1,4 @@
-"""The paper's counterexamples: worlds made to show that something fails."""
+"""The counterexamples of the paper, and an environment in which its assumptions hold."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +23,7 @@ def _world(
     noise_kind: int = kernels.NORMAL,
     noise_sd: float = 0.0,
 ) -> World:
-    """A world whose context takes finitely many values; `predictor` has the offset and the gain of E[x | x̃], if that is affine."""
+    """A world whose context has finitely many values, the rows of `mean`. `predictor` is (offset, gain) of E[x | x̃], if it is affine."""
     offset, gain = predictor if predictor is not None else unknown(mean.shape[1])
     return World(
         cumulative=np.cumsum(probabilities),
@@ -51,12 +51,13 @@ def _world(
 
 @dataclass(frozen=True, kw_only=True)
 class Example21(Drawn):
-    """Example 2.1: linear regret cannot be avoided. x = ±0.2, seen as ±1 with the right sign in 60 % of the rounds.
+    """Example 2.1: no policy can avoid linear regret. x = ±0.2 is seen as ±1, with the right sign in 60 % of the rounds.
 
-    E[x̃ | x] = x, so the error is classical, with variance 0.96; θ_1 = 1, θ_0 = -1.
+    E[x̃ | x] = x, so the error is classical; its variance is 0.96. θ_1 = 1 and θ_0 = -1.
     """
 
     noise_sd: float = 0.1
+    """standard deviation of the reward noise"""
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = 1
 
@@ -64,6 +65,7 @@ class Example21(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: the same for all."""
         x = np.array([[0.2], [0.2], [-0.2], [-0.2]])
         seen = np.array([[1.0], [-1.0], [1.0], [-1.0]])
         return _world(
@@ -80,14 +82,17 @@ class Example21(Drawn):
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleB1(Drawn):
-    """Example B.1: UCB and Thompson sampling fail although the error never changes which action is best.
+    """Example B.1: UCB and Thompson sampling fail, although the error never changes which action is best.
 
-    x uniform on (1, 3), (-3, 1), (-1, -3), (3, -1); ε = ±ρ0 x_1 (1, 1)' with equal probabilities; θ_1 = (1, 0) = -θ_0.
-    The learner is told the error's overall covariance 5 ρ0² 11'. Least squares tends to a θ_1 that is turned, not only shrunk.
+    x is uniform on (1, 3), (-3, 1), (-1, -3), (3, -1). The error is ε = ±ρ x_1 (1, 1)' with equal probabilities. θ_1 = (1, 0) = -θ_0.
+    The learner is told the overall covariance of the error, 5 ρ² 11'. The limit of least squares is rotated away from θ_1, not only
+    attenuated.
     """
 
     rho: float = 0.9
+    """size of the error, ρ in [0, 1)"""
     noise_sd: float = 0.1
+    """standard deviation of the reward noise"""
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = 2
 
@@ -96,21 +101,25 @@ class ExampleB1(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: the same for all."""
         x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
         return _proportional_error_world(x, self.rho, self.noise_sd)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmallError(Drawn):
-    """A world in which Assumptions 1 to 3 hold: Example B.1's error, smaller, on contexts of which some are hard to decide.
+    """An environment in which Assumptions 1 to 3 of the paper hold, and in which the best action is nearly undecided for some contexts.
 
-    x uniform on `contexts` points evenly around a circle, so that the gap 2 |x_1| goes down to nearly nothing; ε = ±ρ x_1 (1, 1)'
-    with equal probabilities, so that |⟨δ, ε⟩| = ρ |⟨δ, x⟩|; θ_1 = (1, 0) = -θ_0. The radius is the largest with |x̃| <= 1.
+    x is uniform on points evenly spaced on a circle, so that the smallest gap 2 |x_1| between the actions is nearly 0. The error is
+    ε = ±ρ x_1 (1, 1)' with equal probabilities, so that |⟨δ, ε⟩| = ρ |⟨δ, x⟩|. θ_1 = (1, 0) = -θ_0. The largest |x̃| is 1.
     """
 
     contexts: int = 64
+    """the number of points on the circle, at least 3"""
     rho: float = 0.5
+    """size of the error, ρ in [0, 1)"""
     noise_sd: float = 0.1
+    """standard deviation of the reward noise"""
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = 2
 
@@ -120,6 +129,7 @@ class SmallError(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: the same for all."""
         angle = 2 * np.pi * (np.arange(self.contexts) + 0.25) / self.contexts
         x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
         seen = np.concatenate([x + sign * self.rho * x[:, :1] for sign in (-1, 1)])
@@ -127,7 +137,7 @@ class SmallError(Drawn):
 
 
 def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
-    """Contexts drawn from the rows of x; ε = ±ρ x_1 (1, 1)'; θ_1 = (1, 0) = -θ_0; Σe = ρ² E[x_1²] 11' overall."""
+    """A world whose contexts are drawn from the rows of x; ε = ±ρ x_1 (1, 1)'; θ_1 = (1, 0) = -θ_0; Σe = ρ² E[x_1²] 11' overall."""
     factor = np.zeros((len(x), 2, 2))
     factor[:, :, 0] = rho * x[:, :1]
     return _world(
@@ -144,16 +154,17 @@ def _proportional_error_world(x: Floats, rho: float, noise_sd: float) -> World:
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleB2(Drawn):
-    """Example B.2: the naive correction fails, even under a fixed policy. x = 1 always, ε ~ U(-2, 2), θ_1 = 1 = -θ_0, η ~ U(-0.1, 0.1).
+    """Example B.2: the textbook correction is biased, even under a fixed policy. x = 1, ε ~ U(-2, 2), θ_1 = 1 = -θ_0, η ~ U(-0.1, 0.1).
 
-    Under the policy that takes action 1 with probability 2/3 where x̃ > ρ and 1/3 elsewhere, the naive estimate of θ_0 tends to
-    -1.5 (ρ² + 7) / (ρ³ - 4ρ + 9) and the proposed one to -1.
+    Under the policy that takes action 1 with probability 2/3 where x̃ > ρ and 1/3 elsewhere, the textbook estimate of θ_0 tends
+    to -1.5 (ρ² + 7) / (ρ³ - 4ρ + 9), and the estimate of MEB to the true -1.
     """
 
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = 1
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: the same for all."""
         return _world(
             mean=np.ones((1, 1)),
             probabilities=np.ones(1),

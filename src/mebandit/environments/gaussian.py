@@ -1,4 +1,4 @@
-"""Gaussian contexts with additive error: the paper's synthetic environment by default, and its whole neighbourhood."""
+"""Random contexts with additive error: the paper's synthetic environment, and variations of it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,27 +15,37 @@ Matrix = Any
 
 
 def as_tuples(array: Floats) -> Any:
+    """An array as nested tuples of numbers."""
     return tuple(as_tuples(row) for row in array) if array.ndim else float(array)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Drawn):
-    """x_t ~ N(mean, cov), x̃_t = x_t + Σe^(1/2) ζ_t with standardised ζ_t, r_t = ⟨θ_a, x_t⟩ + N(0, noise_sd²).
+    """Random contexts, seen with additive error: x_t ~ N(mean, cov), x̃_t = x_t + ε_t, r_t = ⟨θ_a, x_t⟩ + N(0, noise_sd²).
 
-    error_cov is a number (σε² I), a (d, d) matrix, or a stack (L, d, d): then each round has one of the L covariances, drawn
-    with equal probabilities (anew every `hold` rounds), and the learner is told which. `context` "exponential" has skewed contexts of the
-    same mean and covariance. The defaults are the paper's Section 3.1.
+    The error is ε_t = Σe^(1/2) ζ_t, where the coordinates of ζ_t are independent with mean 0 and variance 1. The defaults are the synthetic
+    environment of the paper (Section 3.1).
     """
 
     theta: Matrix = ((5.0, 6.0, 4.0, 6.0, 4.0), (6.0, 5.0, 5.0, 5.0, 5.0))
+    """reward parameters θ, a row for each action, (K, d)"""
     mean: Matrix = 1.0
+    """mean of the context: a number, or (d,)"""
     cov: Matrix = 1.0
+    """covariance of the context: a number (times I), variances (d,), or (d, d)"""
     error_cov: Matrix = 0.25
+    """covariance Σe of the error: a number (times I), variances (d,), or (d, d); or L covariances, (L, d, d), of which every round has one,
+    drawn with equal probabilities, and the learner is told which"""
     noise_sd: float = 0.1
+    """standard deviation of the reward noise"""
     error: str = "normal"
+    """distribution of ζ_t: "normal", "student_t", "uniform" or "bounded" (±1)"""
     error_df: float = 5.0
+    """degrees of freedom of "student_t" errors, above 2"""
     context: str = "normal"
+    """distribution of the context: "normal", or "exponential" (skewed, with the same mean and covariance)"""
     hold: int = 1
+    """the number of rounds for which one of the L error covariances stays"""
 
     def __post_init__(self) -> None:
         theta = checks.floats("theta", self.theta, (None, None))
@@ -110,4 +120,5 @@ class Gaussian(Drawn):
         return np.stack([cov @ np.linalg.pinv(cov + s, hermitian=True) for s in self._error_covs])
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: the same for all."""
         return self._world

@@ -1,10 +1,11 @@
-"""HeartSteps V1: a mobile-health world whose context partly follows from past actions.
+"""HeartSteps V1: a mobile-health trial as an environment, in which past actions change the context.
 
-Contexts: intercept, yesterday's steps, steps in the prior 30 minutes, temperature (the three standardised), step variation, at home,
-and the treatment burden B_{t+1} = λ B_t + 1{A_t = 1}, which alone is seen with error. Each replicate is one of 37 users.
+The context has seven features: intercept, yesterday's steps, steps in the prior 30 minutes, temperature (these three standardised), step
+variation, whether at home, and the treatment burden B_{t+1} = λ B_t + 1{A_t = 1}. Only the burden is seen with error. Each replicate is
+one of 37 users.
 
-Built in is a description that this file computed from the public data (Klasnja et al. 2019, doi 10.1093/abm/kay067, CC BY 4.0):
-per-user coefficients, and a per-user mixture for the contexts. `HeartSteps.from_csv` plays the data's own rows instead.
+The package contains a description of the public data (Klasnja et al. 2019, doi 10.1093/abm/kay067, CC BY 4.0): for each user, coefficients
+and a mixture distribution of the contexts. `describe_study` computes it. `HeartSteps.from_csv` plays the rows of the data instead.
 """
 
 import csv
@@ -34,27 +35,30 @@ NO_STEPS = np.log(0.5)
 
 
 class Study(NamedTuple):
-    """The cleaned data, one row per decision."""
+    """The cleaned data of the trial, a row for each decision."""
 
     user: Integers
     context: Floats
     """the seven features, (n, 7)"""
     send: Floats
+    """1 where a suggestion was sent, else 0"""
     reward: Floats
+    """logarithm of the steps in the next 30 minutes"""
     no_steps: Floats
-    """whether there were no steps in the prior 30 minutes"""
+    """1 where there were no steps in the prior 30 minutes, else 0"""
 
 
 def _read_columns(path: Path) -> dict[str, Floats]:
-    """The columns needed, as numbers; NaN where the file says NA or nothing."""
+    """The columns of the file that are used, as numbers; NaN where a cell is empty or NA."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, skipinitialspace=True))
     except (OSError, ValueError, csv.Error) as error:
-        raise checks.LogError(f"{path} must be the cleaned HeartSteps CSV; got: {error}.") from error
+        checks.refuse(str(path), "be the cleaned HeartSteps CSV", f"a file that cannot be read ({error})", error=checks.LogError)
     missing = [name for name in COLUMNS if not rows or name not in rows[0]]
     if missing:
-        raise checks.LogError(f"{path} must have rows with the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}.")
+        rule = f"have rows with the columns {', '.join(COLUMNS)}"
+        checks.refuse(str(path), rule, f"none for {', '.join(missing)}", error=checks.LogError)
     column = {name: np.full(len(rows), np.nan) for name in COLUMNS}
     for i, row in enumerate(rows):
         for name in COLUMNS:
@@ -62,15 +66,22 @@ def _read_columns(path: Path) -> dict[str, Floats]:
             if text and text != "NA":
                 try:
                     column[name][i] = float(text)
-                except ValueError as error:
-                    raise checks.LogError(f"{path} must have numbers, or NA, in column {name}; got {text!r} in row {i + 2}.") from error
+                except ValueError:
+                    rule = f"have numbers, or NA, in column {name}"
+                    checks.refuse(str(path), rule, f"{text!r} in row {i + 2}", error=checks.LogError)
     return column
 
 
 def read_study(path: str | Path) -> Study:
-    """Read the cleaned CSV and standardise: drop rows without a plausible temperature, scale yesterday's steps, prior steps and
-    temperature over what remains (sample standard deviation), then drop every row with a missing value."""
-    column = _read_columns(Path(path))
+    """Read the cleaned data and standardise three features.
+
+    First, rows without a plausible temperature are dropped. Then yesterday's steps, prior steps and temperature are standardised over the
+    remaining rows (sample standard deviation). Last, rows with a missing value are dropped.
+
+    Args:
+        path: The cleaned CSV file.
+    """
+    column = _read_columns(checks.path("path", path))
     warm = column["dec.temperature"] > -100  # false where missing
     column = {name: values[warm] for name, values in column.items()}
     prior = column["jbsteps30pre.log"].copy()
@@ -96,9 +107,9 @@ def read_study(path: str | Path) -> Study:
 
 
 def fit_user(context: Floats, send: Floats, reward: Floats) -> Floats:
-    """One user's (2, 7) reward parameters by least squares (GEE with independence working correlation).
+    """The reward parameters of one user, (2, 7), by least squares (GEE with an independence working correlation).
 
-    r = x'α + send (β_0 + β_1 variation + β_2 home + β_3 burden); home and send × home only where 5 % to 95 % of the rows are at home.
+    r = x'α + send (β_0 + β_1 variation + β_2 home + β_3 burden). The terms of home are left out unless 5 % to 95 % of the rows are at home.
     """
     home = context[:, 5]
     base = [0, 1, 2, 3, 4, 5, 6] if 0.05 <= home.mean() <= 0.95 else [0, 1, 2, 3, 4, 6]
@@ -112,23 +123,23 @@ def fit_user(context: Floats, send: Floats, reward: Floats) -> Floats:
 
 
 class Users(NamedTuple):
-    """What is known of each user: parameters and a mixture for the contexts (all but the burden, which actions drive)."""
+    """Reward parameters of every user, and a mixture distribution of their contexts (except the burden, which follows from the actions)."""
 
     theta: Floats
     """(users, 2, 7)"""
     probability: list[Floats]
-    """by user, of the mixture's components, (C,); empty: taken in turn"""
+    """for each user the probabilities of the C components, (C,); empty: the components are taken in turn"""
     mean: list[Floats]
-    """(C, 7)"""
+    """for each user the mean of the context by component, (C, 7)"""
     covariance: list[Floats]
-    """(C or 1, 7, 7)"""
+    """for each user the covariance of the context by component, (C or 1, 7, 7)"""
 
 
 def describe_study(study: Study) -> dict[str, Any]:
-    """The small description that ships with the package: per user, θ and a conditional-Gaussian mixture.
+    """The description of the data that is part of the package: for each user θ and a Gaussian mixture.
 
-    Components are the observed combinations of (variation, home, no prior steps); each has its share and its mean, and the three
-    continuous features vary about it with a covariance pooled over the components with and without prior steps.
+    The components are the observed combinations of (variation, home, no prior steps). Each has its probability and its mean. The covariance
+    of the three continuous features is pooled over the components with prior steps, and over those without.
     """
     users = []
     for user in np.unique(study.user):
@@ -166,7 +177,7 @@ def describe_study(study: Study) -> dict[str, Any]:
 
 @cache
 def built_in_users() -> Users:
-    """The users of the description that ships with the package."""
+    """The users of the description that is part of the package."""
     text = resources.files("mebandit.environments").joinpath("heartsteps.json").read_text(encoding="utf-8")
     probability, mean, covariance, theta = [], [], [], []
     for user in json.loads(text)["users"]:
@@ -185,7 +196,7 @@ def built_in_users() -> Users:
 
 
 def observed_users(study: Study, *, in_turn: bool) -> Users:
-    """The users of the data, each with the rows as they are: drawn with equal probability, or taken in turn."""
+    """The users of the data. The contexts of a user are the rows of that user, drawn with equal probability or taken in turn."""
     theta, probability, mean = [], [], []
     for user in np.unique(study.user):
         rows = study.user == user
@@ -199,7 +210,7 @@ def observed_users(study: Study, *, in_turn: bool) -> Users:
 
 
 def check_users(users: Users) -> None:
-    """Refuse what does not describe users: compiled code reads it without looking."""
+    """Refuse users that are not valid, since compiled code does not check them."""
     if not isinstance(users, Users):
         checks.refuse("users", "be Users, as observed_users gives them", checks.shown(users))
     d = len(FEATURES)
@@ -221,18 +232,23 @@ def check_users(users: Users) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartSteps(Drawn):
-    """A HeartSteps V1 world: action 1 sends a suggestion. Each replicate plays a random user, unless `user` names one (0 to 36).
+    """The mobile-health trial HeartSteps V1. Action 1 sends a suggestion, action 0 does not.
 
-    noise_sd is the reward noise; burden_error_var the variance of the error with which the burden is seen; decay is λ.
+    The context has seven features; only the last one, the treatment burden, is seen with error. Each replicate is a random user.
     """
 
     noise_sd: float = 0.1
+    """standard deviation of the reward noise"""
     burden_error_var: float = 1.0
+    """variance of the error with which the burden is seen"""
     decay: float = 0.95
+    """λ in [0, 1) of the burden B_{t+1} = λ B_t + 1{A_t = 1}"""
     user: int | None = None
+    """the user that every replicate plays, 0 to 36; None: a random one"""
     source: str = "built-in description"
-    """where the users come from"""
+    """where the users come from, in words"""
     users: Users = field(default_factory=built_in_users, repr=False, compare=False)
+    """the users; by default those of the built-in description"""
     n_actions: ClassVar[int] = 2
     dim: ClassVar[int] = len(FEATURES)
 
@@ -247,7 +263,14 @@ class HeartSteps(Drawn):
 
     @classmethod
     def from_csv(cls, path: str | Path, *, in_turn: bool = False, **options: Any) -> "HeartSteps":
-        """The world made of the data's own rows: drawn i.i.d. per user (the paper's text), or cycled in their order (`in_turn`)."""
+        """The environment whose contexts are the rows of the data.
+
+        Args:
+            path: The cleaned CSV file.
+            in_turn: Whether the rows of a user are repeated in their order; by default they are drawn with equal probability, as the paper
+                says.
+            **options: The fields of `HeartSteps`, such as `noise_sd`.
+        """
         users = observed_users(read_study(path), in_turn=in_turn)
         digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
         return cls(users=users, source=f"rows of {digest}, {'in turn' if in_turn else 'drawn'}", **options)
@@ -259,7 +282,7 @@ class HeartSteps(Drawn):
 
     @cached_property
     def error_cov(self) -> Floats:
-        """Σe: zero but for the burden, (7, 7)."""
+        """Σe, (7, 7): zero except for the burden."""
         cov = np.zeros((self.dim, self.dim))
         cov[BURDEN, BURDEN] = self.burden_error_var
         return checks.negligible_as_zero(cov)
@@ -294,9 +317,9 @@ class HeartSteps(Drawn):
         )
 
     def user_of(self, stretch: Stretch) -> int:
-        """The user that a replicate plays: a random one, every user once in each run of 37 replicates, the same in all cells.
+        """The user that a replicate plays, the same in all cells.
 
-        Each is uniformly distributed; that none comes twice before all have come takes their differences out of the comparison.
+        A random one; in each block of 37 replicates every user comes once, which removes the differences between users from comparisons.
         """
         if self.user is not None:
             return self.user
@@ -304,10 +327,11 @@ class HeartSteps(Drawn):
         return int(self._order(stretch.seed, turn)[place])
 
     def _order(self, seed: int, turn: int) -> Integers:
-        """In which order the users come in one run through all of them."""
+        """A random order of all users."""
         return np.argsort([kernels.uniform_pair(seed, 0, turn, user, kernels.USER)[0] for user in range(len(self.users.theta))])
 
     def world_of(self, stretch: Stretch) -> World:
+        """The world of a replicate: that of its user."""
         return self._worlds(self.user_of(stretch))
 
     def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:

@@ -1,4 +1,4 @@
-"""What a learner is told of the error need not be true: another covariance than the world's, or one estimated as data comes in."""
+"""Environments in which the learner is told a wrong error covariance, or one that is estimated."""
 
 from dataclasses import dataclass
 
@@ -11,36 +11,41 @@ from mebandit.values import Floats, Stretch, Tape
 
 @dataclass(frozen=True, kw_only=True)
 class Misreported(Wrapped):
-    """A world whose error covariance is reported as `factor` times the true one."""
+    """An environment in which the learner is told `factor` times the true error covariance."""
 
     factor: float
+    """at least 0; 1 is the truth"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
 
     def reported(self, error_cov: Floats) -> Floats:
+        """What the learner is told, for true covariances (C, d, d)."""
         return checks.covariances("factor times the error covariance", self.factor * error_cov, self.dim, len(error_cov))
 
     def tape(self, stretch: Stretch) -> Tape:
+        """All that is random in a stretch of rounds, see `Environment.tape`."""
         tape = tape_of(self.world, stretch)
         return tape._replace(error_cov=self.reported(tape.error_cov))
 
 
 MOST_PAIRS = 10**6
-"""which are drawn, all of them, for every tape"""
+"""auxiliary pairs at the start, at most: all of them are drawn for every tape"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimated(Wrapped):
-    """A world whose error covariance is estimated from auxiliary data that grows (Sec. 2.4).
+    """An environment in which the learner is told an estimate of the error covariance, from auxiliary data that grows (Section 2.4).
 
-    Before the first round there are `start` pairs (prediction, truth), and every `every` rounds brings one more; None: none. The
-    pairs' errors e_i are normal with the true covariance, and round t is told Σ̂e,t = (1/n_t) Σ_{i <= n_t} e_i e_i'.
+    The auxiliary data are n_t pairs (prediction, truth) in round t. Their errors e_i are normal with the true covariance. The learner is
+    told Σ̂e,t = (1/n_t) Σ_{i <= n_t} e_i e_i'.
     """
 
     start: int = 20
+    """the number of pairs before the first round"""
     every: int | None = 10
+    """the number of rounds after which one pair is added; None: none is added"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,10 +54,11 @@ class Estimated(Wrapped):
             checks.integer("every", self.every, 1)
 
     def pairs_at(self, time: int) -> int:
-        """n_t, the number of auxiliary pairs known in a round."""
+        """n_t, the number of auxiliary pairs in round `time`."""
         return self.start + (time // self.every if self.every is not None else 0)
 
     def tape(self, stretch: Stretch) -> Tape:
+        """All that is random in a stretch of rounds, see `Environment.tape`."""
         tape = tape_of(self.world, stretch)
         first, last = self.pairs_at(stretch.start + 1), self.pairs_at(stretch.stop)
         z = np.empty((last, self.dim))

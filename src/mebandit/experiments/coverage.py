@@ -8,7 +8,7 @@ from mebandit.analysis.sample_size import quantile
 from mebandit.environments import Gaussian
 from mebandit.experiments.trials import Trials, run_trials
 from mebandit.policies import meb
-from mebandit.reports.page import Table
+from mebandit.reports.table import Table
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
 from mebandit.values import Floats

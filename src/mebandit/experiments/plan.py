@@ -15,11 +15,12 @@ from mebandit.analysis.sample_size import METHODS, POLICIES, Design, Goal, desig
 from mebandit.environments import Gaussian
 from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
-from mebandit.reports.page import Page, Table
+from mebandit.reports.figures import save_figure
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.escaping import in_figure
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
-from mebandit.simulation.results import save_figure
 from mebandit.values import Floats
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Run the cells of an experiment into a folder. A finished cell is a few files; a second run computes only what is missing.
+"""Runs the cells of an experiment, and stores their results in a folder. A second run computes only what is missing.
 
-Several runs may share a folder, on one machine or on several, without a lock. For a cell's results are a function of its fingerprint, under
-which they are kept, and files are written whole; so it does not matter which run writes them. A run decides once, at its beginning, which
-cells it computes, and computes them whatever the others do.
+Several runs may share a folder, on one machine or on several, without a lock. The results of a cell are a function of its fingerprint,
+which is part of their file names, and files are written in full or not at all; so it does not matter which run writes them. Each run
+decides at its beginning which cells it computes, whatever the other runs do.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from mebandit.checks import LogError
+from mebandit.checks import LogError, Refusal
 from mebandit.runtime.files import seal, unseal, writable_folder, write_whole
 from mebandit.runtime.progress import progress_bar
 from mebandit.runtime.workers import Workers, hired
@@ -26,44 +26,48 @@ if TYPE_CHECKING:
 
 
 class CellData(NamedTuple):
-    """What cells gave, in tidy tables. For several cells the first columns are each cell's name and labels."""
+    """The results of cells, in tidy tables. For several cells, the first columns are the name and the labels of the cell."""
 
     curves: "pd.DataFrame"
-    """policy, measure, time, mean, std_error"""
+    """columns policy, measure, time, mean, std_error"""
     replicates: "pd.DataFrame"
-    """policy, replicate, time (the horizon and the milestones), and every measure"""
+    """columns policy, replicate, time (the horizon and the milestones), and every measure"""
 
 
 class Cell(Protocol):
-    """One piece of work with results of its own."""
+    """A unit of work whose results are stored together."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What people call it."""
+        ...
 
     @property
     def labels(self) -> Mapping[str, Any]:
-        """columns that tell this cell from others in tables"""
+        """Columns that tell this cell from others in tables."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything that could change the cell's results."""
+        """A text that changes with everything that could change the results."""
         ...
 
     @property
-    def replicates(self) -> int: ...
+    def replicates(self) -> int:
+        """The number of independent runs."""
+        ...
 
     def play(self, replicate: int) -> Any:
-        """What one replicate gives: a pure function of the cell and the number."""
+        """The result of one replicate: a pure function of the cell and the number."""
         ...
 
     def data(self, played: Iterable[Any]) -> CellData:
-        """The results, from what the replicates gave, in their order."""
+        """The results of the cell, from those of its replicates, in their order."""
         ...
 
 
 class Effort(NamedTuple):
-    """What it took to compute some cells, whenever that was: for each, the time since the one before it was finished."""
+    """The cost of computing some cells, when they were computed. The time of a cell begins when the one before it was finished."""
 
     policy_rounds: int
     """rounds played, by all policies in all replicates"""
@@ -71,13 +75,14 @@ class Effort(NamedTuple):
 
     @property
     def words(self) -> str:
+        """The cost in words."""
         rate = self.policy_rounds / max(self.seconds, 1e-9)
         return f"{self.policy_rounds / 1e6:,.1f} million policy rounds in {self.seconds:.1f} s, {rate / 1e6:.2f} million per second"
 
 
 TABLES = tuple(f"{table}.csv" for table in CellData._fields)
 SEAL = "effort.json"
-"""written last, with the checksums of the tables: once it is there, the cell is finished"""
+"""the file with the checksums of the tables, which is written last: once it exists, the cell is finished"""
 
 
 def _path(folder: Path, cell: Cell, ending: str) -> Path:
@@ -85,8 +90,8 @@ def _path(folder: Path, cell: Cell, ending: str) -> Path:
 
 
 def _damaged(cell: Cell, path: Path, how: str) -> LogError:
-    rule = "be as they were written"
-    return LogError(f"the results of cell {cell.name!r} must {rule}; got {path}, which {how}. They have to be computed again.")
+    what, rule, remedy = f"the results of cell {cell.name!r}", "be as they were written", "They have to be computed again."
+    return LogError(Refusal(what, rule, f"{path}, which {how}", remedy))
 
 
 def _read(path: Path, cell: Cell) -> bytes:
@@ -99,7 +104,7 @@ def _read(path: Path, cell: Cell) -> bytes:
 
 
 def _read_seal(folder: Path, cell: Cell) -> tuple[Effort, dict[str, str]]:
-    """What a finished cell took, and the checksums of its tables."""
+    """The cost of a finished cell, and the checksums of its tables."""
     path = _path(folder, cell, SEAL)
     content = _read(path, cell)
     try:
@@ -112,7 +117,7 @@ def _read_seal(folder: Path, cell: Cell) -> tuple[Effort, dict[str, str]]:
 
 
 def _read_tables(folder: Path, cell: Cell) -> dict[str, bytes]:
-    """The tables of a finished cell, found to be as they were written."""
+    """The tables of a finished cell, whose checksums are right."""
     checksums, tables = _read_seal(folder, cell)[1], {}
     for ending in TABLES:
         path = _path(folder, cell, ending)
@@ -127,7 +132,7 @@ def _checksum(content: bytes) -> str:
 
 
 def _finished(cell: Cell, folder: Path, damaged: list[str]) -> bool:
-    """Whether a cell's results are in the folder, as they were written; if they are damaged, `damaged` grows by what is wrong."""
+    """Whether the undamaged results of a cell are in the folder. If they are damaged, the reason is added to `damaged`."""
     if not os.path.exists(_path(folder, cell, SEAL)):
         return False
     try:
@@ -139,7 +144,7 @@ def _finished(cell: Cell, folder: Path, damaged: list[str]) -> bool:
 
 
 def _unfinished(cells: Sequence[Cell], folder: Path) -> dict[str, Cell]:
-    """The cells whose results are not in the folder, by fingerprint; a warning says if some are there but damaged."""
+    """The cells whose results are not in the folder, by fingerprint. Warns of damaged results."""
     damaged: list[str] = []
     known = {cell.fingerprint: cell for cell in cells}
     missing = {name: cell for name, cell in known.items() if not _finished(cell, folder, damaged)}
@@ -158,10 +163,15 @@ def run_cells(
     progress: bool | None = None,
     started: Callable[[Cell, bool], None] | None = None,
 ) -> CellData:
-    """The results of every cell: computed, or read where an earlier run has finished it, on whichever engine.
+    """The results of cells. Those that an earlier run has finished are read, the others are computed.
 
-    `started(cell, finished_before)` is called as each cell's turn comes. A cell that is not a contest of policies is
-    computed on the processor, whatever the engine.
+    Args:
+        cells: What to run.
+        folder: Where results are stored.
+        workers: Threads, or a Dask cluster; see `mebandit.simulate`.
+        engine: What simulates: "cpu", "cuda" or "auto". Cells that are not simulations of policies are computed on the CPU.
+        progress: Whether to show a progress bar; by default on a terminal.
+        started: Called with every cell, and whether it was finished before, when its turn comes.
     """
     folder = Path(folder)
     missing = _unfinished(cells, folder)
@@ -190,11 +200,11 @@ def run_cells(
 
 
 Piece = tuple[Cell, int]
-"""a replicate of a cell"""
+"""a cell, and the number of one of its replicates"""
 
 
 class _Pieces:
-    """The replicates of some cells, in order. There may be very many, so they are made one after the other."""
+    """The replicates of some cells, in order: an iterator, since there may be very many."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._left = sum(cell.replicates for cell in cells)
@@ -218,7 +228,7 @@ def _play(piece: Piece) -> Any:
 
 
 def _own(cell: Cell, stream: Iterator[tuple[Piece, Any]]) -> Iterator[Any]:
-    """What the replicates of a cell gave, from a stream in which each result comes with its piece: no other cell's results pass."""
+    """The results of the replicates of a cell, from a stream of (piece, result). Refuses results of another cell."""
     for replicate in range(cell.replicates):
         (owner, number), found = next(stream)
         if owner is not cell or number != replicate:
@@ -227,7 +237,7 @@ def _own(cell: Cell, stream: Iterator[tuple[Piece, Any]]) -> Iterator[Any]:
 
 
 def read_cells(cells: Sequence[Cell], folder: Path) -> CellData:
-    """The results of finished cells, joined, with each cell's name and labels in front."""
+    """The results of finished cells in joined tables, whose first columns are the name and the labels of the cell."""
     import pandas as pd
 
     stored = [_read_tables(folder, cell) for cell in cells]
@@ -241,13 +251,13 @@ def read_cells(cells: Sequence[Cell], folder: Path) -> CellData:
 
 
 def effort(cells: Sequence[Cell], folder: Path) -> Effort:
-    """What the cells took to compute."""
+    """The cost of computing some finished cells."""
     each = [_read_seal(folder, cell)[0] for cell in cells]
     return Effort(sum(e.policy_rounds for e in each), sum(e.seconds for e in each))
 
 
 def _write(cell: Cell, data: CellData, folder: Path, seconds: float) -> None:
-    """Keep a cell's results, the seal last."""
+    """Store the results of a cell; the file with the checksums comes last."""
     rounds = data.replicates["policy"].nunique() * cell.replicates * int(data.replicates["time"].max())
     tables = {ending: table.to_csv(index=False).encode() for ending, table in zip(TABLES, data, strict=True)}
     for ending, content in tables.items():
@@ -258,6 +268,6 @@ def _write(cell: Cell, data: CellData, folder: Path, seconds: float) -> None:
 
 
 def summary_of(curves: "pd.DataFrame") -> "pd.DataFrame":
-    """The last recorded round of every curve."""
+    """The rows of the last recorded round of every curve."""
     last = curves.groupby("cell", sort=False)["time"].transform("max")
     return curves[curves["time"] == last].drop(columns="time").reset_index(drop=True)

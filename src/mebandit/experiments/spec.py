@@ -1,4 +1,4 @@
-"""An experiment as a TOML file: environments, a grid over their settings, policies. Read, checked, and spread out into cells.
+"""Experiments as TOML files (specs). A spec names environments, a grid over their settings, and policies; every combination is a cell.
 
 [simulation]
 horizon = 10000
@@ -9,7 +9,7 @@ seed = 1
 kind = "Gaussian"
 noise_sd = 0.1
 
-[grid]                        # every combination is one cell
+[grid]                        # every combination of these values is one cell
 error_cov = [0.1, 1.0, 2.0]
 
 [[policy]]
@@ -31,7 +31,7 @@ from mebandit import __version__, checks, environments, kernels, policies, sched
 from mebandit.checks import LogError
 from mebandit.environments import Environment
 from mebandit.experiments.runner import CellData
-from mebandit.policies import Policy, settings
+from mebandit.policies import LinearPolicy, Policy, settings
 from mebandit.policies.base import label
 from mebandit.runtime.files import parse_toml
 from mebandit.schedules import log_spaced
@@ -66,44 +66,49 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     )
 }
 MOST_CELLS = 100_000
-"""combinations of a grid, at most: each is a few files"""
+"""combinations of a grid, at most, since each is stored in a few files"""
 SIMULATION = {"horizon", "replicates", "seed", "floor", "references", "milestones"}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One environment with the policies that play in it."""
+class SimulationCell:
+    """One environment, and the policies that play in it: the unit of work of an experiment, whose results are stored together."""
 
     name: str
     environment: Environment
     policies: dict[str, Policy]
     simulation: dict[str, Any]
     settings: dict[str, Any]
-    """the environment's settings, as in the file; those of an environment within it under "world" """
+    """the settings of the environment, as in the spec; those of the environment that it changes are under "world" """
     labels: dict[str, Any] = field(default_factory=dict)
     """columns that tell this cell from others in tables"""
 
     @property
     def replicates(self) -> int:
+        """The number of independent runs."""
         return int(self.simulation["replicates"])
 
     @cached_property
     def contest(self) -> Contest:
+        """What the simulator needs to play the cell."""
         return contest(self.environment, self.policies, cell=self.world_key, **self.simulation)
 
     def play(self, replicate: int) -> Played:
+        """One replicate of all policies: a pure function of the cell and the number."""
         return self.contest.play(replicate)
 
     def data(self, played: Iterable[Played]) -> CellData:
+        """The results of the cell, from those of its replicates."""
         results = self.contest.results(played)
         milestones = sorted({*self.simulation.get("milestones", ()), self.simulation["horizon"]})
         return CellData(results.curves(), results.replicates(milestones))
 
     @property
     def world_key(self) -> int:
-        """What keys the cell's randomness: its environment alone, so that cells keep theirs when others are added.
+        """The number that the random numbers of the cell depend on.
 
-        What is reported of a world does not change the world.
+        It is a function of the innermost environment alone. So a cell keeps its random numbers when others are added, and environments that
+        differ only in what the learner is told have the same ones.
         """
         world = self.settings
         while "world" in world:
@@ -117,8 +122,31 @@ class Cell:
         return digest([self.settings, self.simulation, list(self.policies), plain, __version__, kernels.STAMP])[:16]
 
 
+def simulated(
+    name: str,
+    environment: Environment,
+    policies: Iterable[LinearPolicy],
+    *,
+    labels: dict[str, Any],
+    settings: dict[str, Any] | None = None,
+    **simulation: Any,
+) -> SimulationCell:
+    """A cell whose policies are known by their own names.
+
+    Args:
+        name: The name of the cell.
+        environment: Where the policies play.
+        policies: Who plays.
+        labels: Columns that tell this cell from others in tables.
+        settings: What the random numbers of the environment depend on; by default all of its settings.
+        **simulation: The settings of `mebandit.simulate`: horizon, replicates, seed and others.
+    """
+    known = described(environment) if settings is None else settings
+    return SimulationCell(name, environment, {policy.name: policy for policy in policies}, simulation, known, labels)
+
+
 def described(environment: Any) -> dict[str, Any]:
-    """An environment's settings as in a file."""
+    """The settings of an environment, as a spec states them."""
     plain = {f.name: getattr(environment, f.name) for f in fields(environment)}
     return {"kind": type(environment).__name__} | {
         name: described(value) if isinstance(value, Environment) else value for name, value in plain.items()
@@ -126,26 +154,31 @@ def described(environment: Any) -> dict[str, Any]:
 
 
 def digest(plain: Any) -> str:
+    """A checksum of plain data."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def read_spec(path: str | Path) -> list[Cell]:
-    """The cells of an experiment file, every setting checked."""
+def read_spec(path: str | Path) -> list[SimulationCell]:
+    """Read a spec and check every setting in it.
+
+    Args:
+        path: A TOML file; see the top of this module for an example.
+    """
     path = Path(path)
     try:
         data = parse_toml(path.read_bytes())
     except OSError as error:
-        raise LogError(f"spec must be a readable file; got {path} ({error.strerror}).") from error
+        checks.refuse("spec", "be a readable file", f"{path} ({error.strerror})", error=LogError)
     except ValueError as error:
-        raise LogError(f"spec must be TOML; got {path} ({error}).") from error
+        checks.refuse("spec", "be TOML", f"{path} ({error})", error=LogError)
     try:
         return cells_of(data)
     except checks.InvalidInput as error:
         raise checks.InvalidInput(f"{path}: {error}") from error
 
 
-def cells_of(data: dict[str, Any]) -> list[Cell]:
-    """The cells of an experiment given as nested dicts."""
+def cells_of(data: dict[str, Any]) -> list[SimulationCell]:
+    """The cells of a spec that is given as nested dicts, as TOML is read."""
     _only("the spec", data, {"simulation", "environment", "grid", "policy"})
     simulation = _table(data, "simulation")
     _only("[simulation]", simulation, SIMULATION)
@@ -172,14 +205,14 @@ def cells_of(data: dict[str, Any]) -> list[Cell]:
             if len(named) < len(made):
                 checks.refuse("policies", "have different names", ", ".join(map(label, made)), "Give some of them a name = '...'.")
             check_room(len(named), simulation["replicates"], log_spaced(simulation["horizon"]).size, environment.n_actions)
-            cells.append(Cell(name, environment, named, simulation, chosen))
+            cells.append(SimulationCell(name, environment, named, simulation, chosen))
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
     return cells
 
 
 def _by_contents(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Settings in which a file stands for its contents, wherever it lies: it is to those that results belong."""
+    """Settings in which the checksum of a file's contents replaces its path, since results depend on the contents alone."""
     found = dict(chosen)
     if "csv" in found:
         found["csv"] = hashlib.sha256(Path(found["csv"]).read_bytes()).hexdigest()
@@ -189,7 +222,7 @@ def _by_contents(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_extras(simulation: dict[str, Any]) -> None:
-    """What may be left out of [simulation]."""
+    """Check the optional settings of [simulation]."""
     if "floor" in simulation:
         checks.number("simulation.floor", simulation["floor"], "be a number from 0 to 0.5", 0.0, 0.5)
     if not isinstance(simulation.get("references", True), bool):
@@ -201,6 +234,7 @@ def _check_extras(simulation: dict[str, Any]) -> None:
 
 
 def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
+    """A table that the spec must have."""
     table = data.get(key)
     if not isinstance(table, dict):
         checks.refuse("the spec", f"have a table [{key}]", checks.shown(table))
@@ -208,6 +242,7 @@ def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _axes(grid: Any) -> dict[str, list[Any]]:
+    """The values of each setting in [grid]."""
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         checks.refuse("[grid]", "give a list of values for each setting", checks.shown(grid))
     number = prod(map(len, grid.values()))
@@ -217,6 +252,7 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
 
 
 def _environment(chosen: dict[str, Any]) -> Environment:
+    """The environment that a table describes."""
     kind = checks.one_of("environment.kind", chosen.get("kind"), ENVIRONMENTS)
     made = ENVIRONMENTS[kind]
     options = {key: value for key, value in chosen.items() if key != "kind"}
@@ -227,7 +263,7 @@ def _environment(chosen: dict[str, Any]) -> Environment:
             checks.refuse(f"environment {kind} world", "be a table that describes an environment", checks.shown(options.get("world")))
         options["world"] = _environment(options["world"])
     if "in_turn" in options and "csv" not in options:
-        checks.refuse("environment HeartSteps", "have a csv where it says in_turn", "none", "The built-in description has no rows to take.")
+        checks.refuse("environment HeartSteps", "have a csv if it has in_turn", "none", "The built-in description has no rows.")
     if not isinstance(options.get("csv", ""), str):
         checks.refuse("environment HeartSteps csv", "be a path", checks.shown(options["csv"]))
     if "csv" in options:
@@ -237,6 +273,7 @@ def _environment(chosen: dict[str, Any]) -> Environment:
 
 
 def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
+    """The policy that a [[policy]] table describes."""
     if not isinstance(entry, dict):
         checks.refuse("[[policy]]", "be a table", checks.shown(entry))
     options = {key: settings.from_plain(value) for key, value in entry.items() if key not in ("kind", "preset")}
@@ -258,6 +295,7 @@ def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
 
 
 def _only(what: str, table: dict[str, Any], known: set[str]) -> None:
+    """Refuse keys that are not known."""
     unknown = sorted(set(table) - known)
     if unknown:
         checks.refuse(what, "have only " + ", ".join(sorted(known)), ", ".join(unknown))

@@ -90,13 +90,18 @@ class Journal:
         except OSError as error:
             rule = "be a file that can be written" if flags else "be a readable file, and one that can be written"
             raise LogError(f"journal must {rule}; got {path} ({error.strerror}).") from error
-        self.close = weakref.finalize(self, os.close, self._handle)
-        """close the file; also called when the journal is no longer used"""
+        self._close = weakref.finalize(self, os.close, self._handle)
+        """also called when the journal is no longer used"""
         found = os.fstat(self._handle)
         self._place, self._identity = os.path.abspath(path), (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise LogError(f"journal must be a plain file; got {path}, which is another kind.")
+
+    def close(self) -> None:
+        """Close the file. A call that waited for its turn meanwhile may still come, and must not reach another file of the same number."""
+        self._handle = -1
+        self._close()
 
     @classmethod
     def create(cls, path: str | Path, header: dict[str, Any], *, durable: bool = False) -> "Journal":
@@ -186,6 +191,8 @@ class Journal:
 
     def _check_place(self) -> None:
         """Refuse to go on where the file is no longer the one that was opened, or not as it was left."""
+        if self._handle < 0:
+            raise LogError(f"journal must be open; got {self.path}, which was closed.")
         try:
             found = os.stat(self._place)
         except OSError as error:

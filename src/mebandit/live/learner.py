@@ -122,25 +122,30 @@ class Learner:
         s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self._policy.dim).copy()
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self._policy.n_actions)
         mine: list[None] = []
-        if self._turn.setdefault(TURN, mine) is not mine:
-            self._turn.wait(mine)
+        turn = self._turn
         try:
-            if self._doing is not None:
+            if turn.setdefault(TURN, mine) is not mine:
+                turn.wait(mine)
+            try:
+                if self._doing is not None:
+                    self._settle()
+                number, journal = self.decided + 1, self._journal
+                pending = self._propose(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
+                if journal is not None:
+                    self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, None
+                    journal.write_decision(pending)
+                self._pending[number] = pending
+                self.decided = number
+                self._doing = None
+            except BaseException:
                 self._settle()
-            number, journal = self.decided + 1, self._journal
-            pending = self._propose(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
-            if journal is not None:
-                self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, None
-                journal.write_decision(pending)
-            self._pending[number] = pending
-            self.decided = number
-            self._doing = None
+                raise
+            turn.clear()
             return pending[1]
         except BaseException:
-            self._settle()
+            if TURN in turn and turn[TURN] is mine:
+                turn.clear()
             raise
-        finally:
-            self._turn.clear()
 
     def _propose(self, x: Floats, s: Floats, mask: Booleans, number: int) -> Pending:
         """A decision that is not yet made, by the methods of the policy."""
@@ -157,21 +162,26 @@ class Learner:
     def learn(self, decision: Decision | int, reward: float) -> None:
         """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
         mine: list[None] = []
-        if self._turn.setdefault(TURN, mine) is not mine:
-            self._turn.wait(mine)
+        turn = self._turn
         try:
-            if self._doing is not None:
+            if turn.setdefault(TURN, mine) is not mine:
+                turn.wait(mine)
+            try:
+                if self._doing is not None:
+                    self._settle()
+                pending = self._pending.get(decision.id) if type(decision) is Decision and type(decision.id) is int else None
+                if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
+                    pending = self._waiting(decision)
+                r = reward if type(reward) is float and abs(reward) <= LARGEST else checks.reward(reward)
+                self._take_in(pending, r)
+            except BaseException:
                 self._settle()
-            pending = self._pending.get(decision.id) if type(decision) is Decision and type(decision.id) is int else None
-            if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
-                pending = self._waiting(decision)
-            r = reward if type(reward) is float and abs(reward) <= LARGEST else checks.reward(reward)
-            self._take_in(pending, r)
+                raise
+            turn.clear()
         except BaseException:
-            self._settle()
+            if TURN in turn and turn[TURN] is mine:
+                turn.clear()
             raise
-        finally:
-            self._turn.clear()
 
     def _take_in(self, pending: Pending, reward: float) -> None:
         """Move the state on by one finished round. Without a journal a desk is changed in place, in one call that no interrupt can divide;
@@ -195,25 +205,17 @@ class Learner:
         self.learned += 1
         self._doing = None
 
-    @takes_turns
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
-        mine: list[None] = []
-        if self._turn.setdefault(TURN, mine) is not mine:
-            self._turn.wait(mine)
-        try:
-            self._settle()
-            pending, journal = self._waiting(decision), self._journal
-            if journal is not None:
-                self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, pending
-                journal.write_forgotten(pending[1].id)
-            del self._pending[pending[1].id]
-            self._doing = None
-        except BaseException:
-            self._settle()
-            raise
-        finally:
-            self._turn.clear()
+        self._in_turn(self._turn, lambda: self._give_up(decision))
+
+    def _give_up(self, decision: Decision | int) -> None:
+        pending, journal = self._waiting(decision), self._journal
+        if journal is not None:
+            self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, pending
+            journal.write_forgotten(pending[1].id)
+        del self._pending[pending[1].id]
+        self._doing = None
 
     def _settle(self) -> None:
         """Undo, or finish, what an interrupted call has left half done. This may be interrupted itself: the next call begins with it."""
@@ -222,17 +224,26 @@ class Learner:
             mend(self, *arguments)
             self._doing = None
 
-    @takes_turns
     def _at_rest(self, read: Callable[[], Read]) -> Read:
         """What `read` gives while no call changes anything."""
+        return self._in_turn(self._reading, read)
+
+    @takes_turns
+    def _in_turn(self, turn: Turn, work: Callable[[], Read]) -> Read:
+        """Do something while no other call does; `decide` and `learn` do the same without a function call more."""
         mine: list[None] = []
-        if self._reading.setdefault(TURN, mine) is not mine:
-            self._reading.wait(mine)
         try:
-            self._settle()
-            return read()
+            if turn.setdefault(TURN, mine) is not mine:
+                turn.wait(mine)
+            try:
+                self._settle()
+                return work()
+            except BaseException:
+                self._settle()
+                raise
         finally:
-            self._reading.clear()
+            if TURN in turn and turn[TURN] is mine:
+                turn.clear()
 
     def _waiting(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision

@@ -92,7 +92,7 @@ class ErrorModel:
         >>> print(from_known([0.3]).named("stress").describe().splitlines()[1])
         'stress': error variance 0.3
         """
-        return replace(self, features=names_of(list(features), self.dim))
+        return replace(self, features=names_of(features, self.dim))
 
     @property
     def class_probabilities(self) -> Floats:
@@ -177,10 +177,7 @@ class ErrorModel:
 
     def describe(self, features: Sequence[str] | None = None) -> str:
         """A few lines for people: what it is, how large the errors are, what was tested, and what to do. `features` names coordinates."""
-        names = tuple(features or self.features)
-        if names and len(names) != self.dim:
-            checks.refuse("features", f"be names of the {self.dim} coordinates", f"{len(names)}")
-        return words.describe(self, names)
+        return words.describe(self, self.features if features is None else names_of(features, self.dim))
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; every number keeps every bit."""
@@ -337,7 +334,7 @@ def non_negative(what: str, value: ArrayLike, shape: tuple[int | None, ...]) -> 
 
 def names_of(names: Any, d: int) -> tuple[str, ...]:
     """The names of all coordinates, or of none."""
-    if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(name, str) and name for name in names):
+    if not isinstance(names, (list, tuple)) or len(names) not in (0, d) or not all(isinstance(name, str) and name for name in names):
         checks.refuse("features", f"be {d} names, or none", checks.shown(names))
     if len(set(names)) < len(names):
         checks.refuse("features", "be different names", checks.shown(names))

@@ -1,4 +1,7 @@
-"""Names from outside (of columns, policies, participants) where figures and spreadsheets would read them as something else."""
+"""Names that users chose (columns, policies, participants), escaped for figures and for spreadsheets.
+
+A figure reads dollar signs as formulas, and a spreadsheet computes cells that begin with an equals sign.
+"""
 
 import re
 from typing import TYPE_CHECKING
@@ -7,17 +10,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMULA = re.compile(r"[=+\-@\t\r]")
-"""how a cell begins that a spreadsheet computes"""
+"""the first character of a cell that a spreadsheet computes"""
 
 
 def in_figure(name: object) -> str:
-    """A name as a label of a figure: its dollar signs begin no formula, and an underscore at its beginning does not hide it."""
+    """A name as a label of a figure. Dollar signs are escaped; a leading underscore would hide the label and gets a space before it."""
     text = str(name).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
 def in_cell(text: str) -> str:
-    """A text as a cell of a spreadsheet: what would be computed there gets an apostrophe in front. Text that is a number stays one."""
+    """A text as a cell of a CSV for spreadsheets. What a spreadsheet would compute gets an apostrophe in front; numbers do not."""
     if not FORMULA.match(text):
         return text
     try:
@@ -28,7 +31,7 @@ def in_cell(text: str) -> str:
 
 
 def as_csv(table: "pd.DataFrame") -> str:
-    """A table for people as a CSV, numbers in full; what is read back by programs is written without this."""
+    """A table as a CSV for spreadsheets, numbers in full precision. For files that mebandit reads back, use pandas' own writer."""
     import pandas as pd
     from pandas.api.types import is_numeric_dtype
 

@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all, and JSON that cannot be taken for something else."""
+"""Files that are written in full or not at all, JSON with a checksum, and checks of paths before anything is computed."""
 
 import hashlib
 import json
@@ -14,15 +14,15 @@ from mebandit import checks
 from mebandit.checks import LogError
 
 DEEPEST = 100
-"""levels of lists and tables within each other that a file may have"""
+"""levels of nested lists and tables that a file may have"""
 
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the name `path` once all is written; if anything fails, `path` is as it was before.
+    """A file to write to. It replaces `path` once all is written; if anything fails, `path` is unchanged.
 
-    The temporary name is random and must not exist, so that two processes never write to the same file, and no link is followed: a link at
-    `path` itself is replaced by the file.
+    The file is written under a random name first, so that two processes never write to the same file. Links are not followed: a link at
+    `path` is replaced by the file.
     """
     path = checks.path("the file to write", path)
     part = path.with_name(f".mebandit-{token_hex(8)}.part")
@@ -39,7 +39,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
                 part.unlink()
             raise
     except OSError as error:
-        raise LogError(f"the file to write must be one that can be written; got {path} ({error.strerror or error}).") from error
+        checks.refuse("the file to write", "be one that can be written", f"{path} ({error.strerror or error})", error=LogError)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -49,7 +49,12 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def write_together(folder: Path, contents: Mapping[str, str | bytes]) -> None:
-    """Write files of these names to a folder, each in full, or none of them: they take their names once the disk holds all."""
+    """Write several files to a folder, all of them or none. They get their names once all are on disk.
+
+    Args:
+        folder: An existing folder.
+        contents: The contents by file name.
+    """
     with ExitStack() as stack:
         for name, content in contents.items():
             file = stack.enter_context(whole_file(folder / name))
@@ -59,12 +64,12 @@ def write_together(folder: Path, contents: Mapping[str, str | bytes]) -> None:
 
 
 def _bytes(content: str | bytes) -> bytes:
-    """Text as UTF-8; file names that are none, as in a command that a page shows, by their codes."""
+    """Text as UTF-8. File names that are not UTF-8 may be part of it, and are written as escape codes."""
     return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def parse_json(content: str | bytes) -> Any:
-    """What a JSON text holds; a ValueError where it is none, also where it is nested too deeply to be worked with."""
+    """The contents of a JSON text. A ValueError says that it is not JSON, or that it is nested too deeply."""
     found = _shallow(lambda: json.loads(content))
     brackets = ("[", "{") if isinstance(content, str) else (b"[", b"{")
     if sum(map(content.count, brackets)) > DEEPEST:  # type: ignore[arg-type]
@@ -73,7 +78,7 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """What a TOML text holds; a ValueError likewise."""
+    """The contents of a TOML text. A ValueError says that it is not TOML, or that it is nested too deeply."""
     found: dict[str, Any] = _shallow(lambda: tomllib.loads(content.decode()))
     _check_depth(found)
     return found
@@ -87,7 +92,7 @@ def _shallow(parse: Callable[[], Any]) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """A ValueError where printing the value, or whatever else goes through it level by level, would end in a RecursionError."""
+    """Raise a ValueError if a value is nested so deeply that printing it could end in a RecursionError."""
     level = [value]
     for _ in range(DEEPEST):
         inside = (inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer))
@@ -98,12 +103,12 @@ def _check_depth(value: Any) -> None:
 
 
 def seal(body: dict[str, Any]) -> str:
-    """A dict as JSON, with a checksum of the rest as its last entry."""
+    """A dict as JSON, with a checksum of its other entries as the last entry."""
     return json.dumps(body | {"sha256": _checksum(body)}, allow_nan=False)
 
 
 def unseal(content: str | bytes) -> tuple[dict[str, Any], bool]:
-    """The dict that `seal` wrote, without its checksum, and whether that is right; a ValueError where the content has none."""
+    """The dict that `seal` wrote, and whether its checksum is right. A ValueError says that there is no checksum."""
     body = parse_json(content)
     if not isinstance(body, dict) or "sha256" not in body:
         raise ValueError("no checksum")
@@ -116,7 +121,7 @@ def _checksum(body: dict[str, Any]) -> str:
 
 
 def writable_folder(path: str | Path) -> Path:
-    """The folder, made if need be and found writable; or one sentence, before any computing."""
+    """A folder that can be written to; it is made if it does not exist. Call this before computing anything."""
     folder = checks.path("the output folder", path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,25 +129,30 @@ def writable_folder(path: str | Path) -> Path:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         probe.unlink()
     except OSError as error:
-        raise LogError(f"the output folder must be writable; got {folder} ({error.strerror}).") from error
+        checks.refuse("the output folder", "be writable", f"{folder} ({error.strerror})", error=LogError)
     return folder
 
 
 @contextmanager
 def folder_for_results(path: Path | None, inputs: Iterable[Path], names: Iterable[str]) -> Iterator[Path | None]:
-    """A writable folder, if one is wanted; where nothing comes of what is done with it, those made for it are taken away again.
+    """A writable folder for results, or None if `path` is None. If nothing is written to a folder that was made here, it is removed.
 
-    Results of these names must not take the place of an input, nor lie in a folder that is one, where they would be read the next time."""
+    Refuses results that would overwrite an input, or that would lie in a folder of inputs and be read with them the next time.
+
+    Args:
+        path: The folder.
+        inputs: Files and folders that are read.
+        names: The names of the files that will be written.
+    """
     if path is None:
         yield None
         return
     for given in inputs:
         if given.is_dir() and (path.resolve() == given.resolve() or given.resolve() in path.resolve().parents):
-            raise LogError(f"the output folder must be outside the folder that is read; got {path} in {given}.")
+            checks.refuse("the output folder", "be outside the folder that is read", f"{path} in {given}", error=LogError)
         if any((path / name).exists() and given.exists() and (path / name).samefile(given) for name in names):
-            raise LogError(
-                f"the output folder must be another one, where results do not take the place of the log; got {path} for {given}."
-            )
+            rule = "be another one, where results do not take the place of the log"
+            checks.refuse("the output folder", rule, f"{path} for {given}", error=LogError)
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield writable_folder(path)
@@ -153,7 +163,7 @@ def folder_for_results(path: Path | None, inputs: Iterable[Path], names: Iterabl
 
 
 def begins_with(mark: str) -> Callable[[Path], bool]:
-    """Whether a file has a mark at its beginning."""
+    """A function that says whether a file has `mark` in its first 80 bytes."""
 
     def has(path: Path) -> bool:
         try:
@@ -166,13 +176,20 @@ def begins_with(mark: str) -> Callable[[Path], bool]:
 
 
 def check_output(path: str | Path, inputs: Iterable[object], ours: Callable[[Path], bool]) -> None:
-    """Refuse to write over what is being read, over what is not `ours` to replace, or where nothing can be written; before computing."""
+    """Refuse an output file that cannot or should not be written. Call this before computing anything.
+
+    Args:
+        path: The output file. It must not be an input, and its folder must be writable.
+        inputs: The files that are read.
+        ours: Says of an existing file whether it may be replaced.
+    """
     target = checks.path("the file to write", path)
     for given in inputs:
         if isinstance(given, (str, Path)) and target.exists() and Path(given).exists() and target.samefile(given):
-            raise LogError(f"the file to write must be another one than what is read; got {path} for both.")
+            checks.refuse("the file to write", "be another one than what is read", f"{path} for both", error=LogError)
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise LogError(f"the file to write must be in a folder that can be written to; got {path}.")
+        checks.refuse("the file to write", "be in a folder that can be written to", path, error=LogError)
     if target.is_dir() or (target.is_file() and target.stat().st_size and not ours(target)):
-        remedy = "Name another, or take that one away first."
-        raise LogError(f"the file to write must be new, or an earlier one of its kind; got {path}, which holds something else. {remedy}")
+        remedy = "Name another file, or remove this one first."
+        rule = "be new, or an earlier one of its kind"
+        checks.refuse("the file to write", rule, f"{path}, which holds something else", remedy, error=LogError)

@@ -1,4 +1,4 @@
-"""A progress bar with the time left, for anything that takes more than two seconds; rich draws it, where it is installed."""
+"""Progress bars, for work that takes more than two seconds. They need rich, and are left out where it is not installed."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,14 +11,20 @@ PATIENCE = 2.0
 
 
 Show = bool | Callable[[int, int], None] | None
-"""None shows progress if standard error is a terminal, True always, False never; a function is called with (done, total)"""
+"""whether progress is shown: None if standard error is a terminal, True always, False never; a function is called with (done, total)"""
 
 FIRST_RUN = "compiling, about a minute; later runs start at once"
 
 
 @contextmanager
 def compiling_notice(compiled: Callable[[], bool], show: Show = None, words: str = FIRST_RUN) -> Iterator[None]:
-    """Say so on the terminal if what is inside takes long because there is nothing compiled yet."""
+    """Print a notice if the code inside takes long because it has to be compiled first.
+
+    Args:
+        compiled: Returns whether everything is compiled already.
+        show: Whether to print; see `Show`.
+        words: The notice.
+    """
 
     def tell() -> None:
         if not compiled():
@@ -36,7 +42,13 @@ def compiling_notice(compiled: Callable[[], bool], show: Show = None, words: str
 
 @contextmanager
 def progress_bar(total: int, what: str, show: Show = None) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each of `total` pieces of work."""
+    """Show a progress bar, and yield a function to call after each piece of work.
+
+    Args:
+        total: The number of pieces.
+        what: The text before the bar.
+        show: Whether to show it; see `Show`.
+    """
     if callable(show):
         yield _counting(total, show)
     elif show or (show is None and sys.stderr.isatty()):

@@ -1,7 +1,7 @@
-"""Who computes: threads of this process, or the workers of a Dask cluster. Pieces of work go out; their results come back in order.
+"""Parallel work: threads of this process, or the workers of a Dask cluster. Results come back in the order of the pieces of work.
 
-Nothing that is computed may depend on who does it. So a piece is worked on by itself, results are taken in the order of the pieces, and a
-cluster's workers must have the versions that are here.
+Results must not depend on the workers. So each piece is computed by itself, results are used in the order of the pieces, and the workers of
+a cluster must have the same versions of mebandit, numpy and numba as this process.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 Workers: TypeAlias = "int | str | Client | None"
-"""threads to use (None: all cores), or the address of a Dask scheduler, or its Client"""
+"""a number of threads (None: one for each core), the address of a Dask scheduler, or a `distributed.Client`"""
 
 PATIENCE = 5.0
-"""seconds in which a scheduler has to answer"""
+"""seconds within which a scheduler must answer"""
 TASK = 2.0
-"""seconds that a task of a cluster should take: many times what sending it costs, and little to do again if its worker dies"""
+"""seconds that a task of a cluster should take: much more than sending it costs, and little to repeat if its worker dies"""
 ROOM = 32 << 20
-"""bytes that the results of a task should take, at most"""
+"""bytes of the results of one task, at most"""
 AHEAD = 2
-"""pieces that are handed out for each thread of this process"""
+"""pieces of work that are handed out for each thread of this process"""
 QUEUED = 4
-"""tasks that are handed out for each thread of a cluster: one that grows with its work has to see that there is more than it can do"""
+"""tasks that are handed out for each thread of a cluster: an adaptive cluster grows only if more tasks wait than it can run"""
 FEWEST = 8
-"""threads that a cluster is taken to have, at least, since it may be about to start them"""
+"""threads that a cluster is assumed to have, at least, since it may be about to start them"""
 
 
 def checked(workers: Any) -> Workers:
-    """What can be hired, or one sentence; no cluster is asked."""
+    """The workers, if they are valid. No cluster is contacted."""
     if workers is None or isinstance(workers, str) or _is_client(workers):
         return workers
     if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool) and workers >= 1:
@@ -57,7 +57,12 @@ def checked(workers: Any) -> Workers:
 
 
 def hired(workers: Workers, *, most: int | None = None) -> "Threads | Cluster":
-    """The workers meant, for a `with` block; if none are named, a thread for each core, but not more than `most`."""
+    """Start workers, for a `with` block.
+
+    Args:
+        workers: Which ones; see `Workers`.
+        most: Threads at most, where `workers` is None.
+    """
     workers = checked(workers)
     if workers is None:
         cores = cpu_count() or 1
@@ -68,16 +73,16 @@ def hired(workers: Workers, *, most: int | None = None) -> "Threads | Cluster":
 
 
 def _is_client(value: object) -> bool:
-    """Whether a value is a Dask client; there is none where distributed has not been imported."""
+    """Whether a value is a Dask client. If distributed has not been imported, it is not."""
     client = getattr(sys.modules.get("distributed"), "Client", None)
     return client is not None and isinstance(value, client)
 
 
 class Threads:
-    """Threads of this process: the compiled code, and reading, run without the interpreter's lock."""
+    """Threads of this process. Compiled code and reading of files run without the interpreter's lock, so threads are enough."""
 
     here = True
-    """whether pieces and results stay in this process"""
+    """pieces of work and results stay in this process"""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -90,7 +95,7 @@ class Threads:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def in_order(self, work: Callable[[P], R], pieces: Iterable[P], done: Callable[[], None]) -> Iterator[R]:
-        """work(piece) for each piece, in their order; `done` is called after each. A few at a time are in memory."""
+        """work(piece) for each piece, in their order. `done` is called after each. Only a few results are in memory at a time."""
         for result in map(work, pieces) if self.number == 1 else self._ahead(work, pieces):
             done()
             yield result
@@ -106,14 +111,14 @@ class Threads:
 
 
 class Cluster:
-    """The workers of a Dask cluster. A worker that dies is survived: what it had is computed again by another."""
+    """The workers of a Dask cluster. If a worker dies, another one repeats its tasks."""
 
     here = False
 
     def __init__(self, client: "Client", *, own: bool) -> None:
         self.client = client
         self.own = own
-        """whether the connection was made here, and ends here"""
+        """whether the connection was made here, and is closed here"""
         self._waiting: deque[Any] = deque()
 
     def __enter__(self) -> Self:
@@ -126,9 +131,9 @@ class Cluster:
             self.client.close()
 
     def in_order(self, work: Callable[[P], R], pieces: Iterable[P], done: Callable[[], None]) -> Iterator[R]:
-        """work(piece) for each piece, in their order; `done` is called after each.
+        """work(piece) for each piece, in their order. `done` is called after each.
 
-        Consecutive pieces go out together, as many as make a task of some seconds; the first go alone, to see what one takes.
+        Consecutive pieces form a task of about `TASK` seconds. The first pieces are sent one by one, to measure how long they take.
         """
         left, share = iter(pieces), 1.0
         versions = {name: str(import_module(name).__version__) for name in ("mebandit", "numpy", "numba")}
@@ -149,14 +154,14 @@ class Cluster:
                 yield result
 
     def _threads(self) -> int:
-        """For how many threads there should be work."""
+        """The number of threads for which tasks are handed out."""
         found = sum(self.client.nthreads().values())
         if found == 0:
             print("mebandit: the cluster has no workers now; waiting for them", file=sys.stderr, flush=True)
         return max(int(found), FEWEST)
 
     def _result(self) -> tuple[float, list[Any]]:
-        """What the first task gave, once it is done."""
+        """Seconds and results of the oldest task, once it is done."""
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -164,49 +169,48 @@ class Cluster:
         try:
             found = self._waiting[0].result()
         except KilledWorker as error:
-            raise ClusterError(
-                f"the cluster must have workers that live through a piece of work; got one piece during which {error.allowed_failures + 1} "
-                "workers died. Their logs say why; too little memory is the usual reason."
-            ) from error
-        except (CancelledError, asyncio.CancelledError) as error:
-            raise ClusterError(
-                "the cluster must stay in reach until all is computed; got a connection that was lost, or tasks that were cancelled there."
-            ) from error
+            received = f"one task during which {error.allowed_failures + 1} workers died"
+            remedy = "Their logs say why; too little memory is the usual reason."
+            checks.refuse("the cluster", "have workers that survive a task", received, remedy, error=ClusterError)
+        except (CancelledError, asyncio.CancelledError):
+            received = "a connection that was lost, or tasks that were cancelled there"
+            checks.refuse("the cluster", "stay in reach until all is computed", received, error=ClusterError)
         if isinstance(found, str):
-            raise ClusterError(f"{found} Install on all of them what is installed here.")
+            raise ClusterError(f"{found} Install the same packages on all workers as here.")
         self._waiting.popleft()
         seconds, results = found
         return seconds, results
 
 
 def _share(seconds: float, results: list[Any]) -> float:
-    """The part of a task that one piece is, by the time it took and by the room that its result takes."""
+    """The share of a task that one piece is, by its time and by the size of its result."""
     from dask.sizeof import sizeof
 
     return float(max(seconds / TASK, sizeof(results) / ROOM) / len(results))
 
 
 def _group_size(share: float, left: int, threads: int) -> int:
-    """How many pieces make a task, each being this share of one; but no more than a thread's part of what is left, if that is known."""
+    """The number of pieces in a task. Not more than the number left for each thread, if that is known."""
     size = max(int(1 / share), 1)
     return min(size, ceil(left / threads)) if left else size
 
 
 def _timed(work: Callable[[P], R], group: list[P]) -> tuple[float, list[R]]:
+    """Seconds and results of a task, on the worker."""
     begun = monotonic()
     results = [work(piece) for piece in group]
     return monotonic() - begun, results
 
 
 def _sealed(task: Callable[[], Any]) -> bytes:
-    """A task as bytes: a worker that lacks what is inside can then say so, where it would die of unpacking it."""
+    """A task as bytes. A worker that failed to unpickle its task would crash before it could report a version mismatch."""
     import cloudpickle
 
     return bytes(cloudpickle.dumps(task))
 
 
 def _travelling() -> Callable[[dict[str, str], bytes], Any]:
-    """What a worker runs. A function within a function travels whole, so that it arrives also where there is no mebandit."""
+    """The function that a worker runs. An inner function is pickled by value, so workers without mebandit can run it and report that."""
 
     def run(versions: dict[str, str], sealed: bytes) -> Any:
         import pickle
@@ -231,12 +235,12 @@ def _travelling() -> Callable[[dict[str, str], bytes], Any]:
 
 
 def _connected(address: str) -> "Client":
-    """A client of the scheduler at an address; or one sentence, soon."""
+    """A client of the scheduler at an address. Refuses within seconds if there is none."""
     try:
         from distributed import Client
-    except ImportError as error:
+    except ImportError:
         remedy = "Install it with: pip install 'mebandit[dask]'"
-        raise ClusterError(f"To compute on a cluster, distributed must be installed; got none. {remedy}") from error
+        checks.refuse("distributed", "be installed, to compute on a cluster", "none", remedy, error=ClusterError)
     with ThreadPoolExecutor(1) as aside:  # a notebook has an event loop of its own in this thread
         try:
             kind = aside.submit(asyncio.run, _kind(address)).result()
@@ -245,12 +249,12 @@ def _connected(address: str) -> "Client":
     if kind != "Scheduler":
         rule = "be the address of a running Dask scheduler, such as tcp://host:8786"
         got = kind if kind.startswith("none") else f"that of a {kind}"
-        raise ClusterError(f"scheduler must {rule}; got {address!r}, {got}. `dask scheduler` prints its address.")
+        checks.refuse("scheduler", rule, f"{address!r}, {got}", "`dask scheduler` prints its address.", error=ClusterError)
     return Client(address, timeout=PATIENCE, set_as_default=False)
 
 
 async def _kind(address: str) -> str:
-    """What answers at an address, if it is a part of a Dask cluster."""
+    """The kind of Dask process that answers at an address, such as "Scheduler"."""
     from distributed import Security, rpc
 
     async with rpc(address, timeout=PATIENCE, connection_args=Security().get_connection_args("client")) as peer:

@@ -1,6 +1,6 @@
-"""Contracts: what a policy or an environment of your own has to keep, checked by playing with it.
+"""Checks of user-defined policies and environments: random rounds are played, and every rule of the protocol is checked.
 
-Both checks return nothing if all is well and raise `InvalidInput` with the broken rule if not.
+Both checks return nothing if all rules hold, and raise `InvalidInput` with the broken rule if not.
 """
 
 from typing import Any
@@ -15,11 +15,16 @@ from mebandit.values import Observation, Round, Stretch, Tape
 
 
 def check_policy(policy: Any, *, rounds: int = 50, seed: int = 0) -> None:
-    """Play random rounds and check that the policy is a policy.
+    """Check that an object keeps the rules of a policy, by playing random rounds.
 
-    Its propensities are a probability vector that is zero off the allowed actions and at least `policy.floor` on them, where it has a
-    floor; asking for them changes nothing and gives the same answer twice; `update` leaves the state it was given as it was, and the
-    same rounds always lead to the same state.
+    The rules: `propensities` returns probabilities, 0 for actions that are not allowed, and at least `policy.floor` for the others if the
+    policy has a floor. It changes nothing, and returns the same when called again. `update` returns a new state and does not change the one
+    it was given. The same rounds always lead to the same state.
+
+    Args:
+        policy: The object to check.
+        rounds: The number of rounds to play.
+        seed: The seed of the random rounds.
 
     >>> import mebandit as mb
     >>> check_policy(mb.thompson(3, 2))
@@ -56,7 +61,7 @@ def _floor(policy: Any, time: int) -> float:
 
 
 def _random_observation(policy: Policy, time: int, rng: np.random.Generator) -> Observation:
-    """A round in which about every other time some actions are not allowed."""
+    """A random observation. In about half of them some actions are not allowed."""
     allowed = np.ones(policy.n_actions, dtype=np.bool_)
     if rng.random() < 0.5:
         allowed = rng.random(policy.n_actions) < 0.7
@@ -66,7 +71,15 @@ def _random_observation(policy: Policy, time: int, rng: np.random.Generator) -> 
 
 
 def check_environment(environment: Any, *, rounds: int = 50, seed: int = 0) -> None:
-    """Draw tapes and check that the environment is one: shapes, usable numbers, covariances, and the same rounds in whatever pieces.
+    """Check that an object keeps the rules of an environment, by drawing tapes.
+
+    The rules: a tape has the right shapes, finite numbers and valid covariances. It is a pure function of the stretch, and a round is the
+    same in whatever stretch it is asked for.
+
+    Args:
+        environment: The object to check.
+        rounds: The number of rounds to draw.
+        seed: The seed of the tapes.
 
     >>> import mebandit as mb
     >>> check_environment(mb.environments.HeartSteps())

@@ -1,4 +1,4 @@
-"""What a simulation found: regret and estimation error by policy, replicate and round, as arrays, tidy tables and plots."""
+"""Results of a simulation: regret and estimation error by policy, replicate and round, as arrays, tidy tables and plots."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -8,49 +8,59 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.runtime.escaping import in_figure
-from mebandit.runtime.files import whole_file
+from mebandit.reports.figures import canvas, draw_policies, legend_beside, save_figure
 from mebandit.values import Floats, Integers
 
 if TYPE_CHECKING:
-    import matplotlib.axes
     import matplotlib.figure
     import pandas as pd
 
 MEASURES = {
     "clipped_regret": "average clipped regret",
     "standard_regret": "average standard regret",
-    "estimation_error": "estimation error, worst arm",
-    "guarded_fits": "fits decided by the guard so far",
+    "estimation_error": "estimation error, worst action",
+    "guarded_fits": "stabilised estimates so far",
 }
+"""the measures of a simulation, with their names on the axis of a figure"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Results by policy (P), replicate (N) and recorded round (R). Regrets are cumulative, at the true context."""
+    """The results of `mebandit.simulate`, by policy (P), replicate (N) and recorded round (R).
+
+    Regrets are sums over rounds, computed with the true context.
+    """
 
     policies: tuple[str, ...]
+    """the names of all policies"""
     references: tuple[str, ...]
-    """those of the policies that are there for reference: uniform play and the oracles"""
+    """the names of the reference policies among them, which learn nothing: uniform play and the oracles"""
     times: Integers
     """the recorded rounds, (R,)"""
     standard_regret: Floats
-    """against the best action, (P, N, R)"""
+    """regret against the best action, (P, N, R)"""
     clipped_regret: Floats
-    """against the best policy that keeps the floor, (P, N, R)"""
+    """regret against the best policy that keeps the floor, (P, N, R)"""
     guarded_fits: Floats
-    """how often the guard decided a fit so far, (P, N, R); NaN for policies of other classes"""
+    """number of stabilised (Fuller-type) estimates so far, (P, N, R); NaN for policies of other classes"""
     estimation_error: Floats
-    """|θ̂_a - θ_a| by arm, (P, N, R, K); NaN where nothing is estimated"""
+    """|θ̂_a - θ_a| by action, (P, N, R, K); NaN where nothing is estimated"""
     settings: dict[str, Any] = field(default_factory=dict)
+    """how the simulation was set up"""
 
     @property
     def measures(self) -> dict[str, str]:
-        """What can be asked for, with its name on an axis: `MEASURES`, and the error of each arm as estimation_error_0, ..."""
-        return MEASURES | {f"estimation_error_{a}": f"estimation error, arm {a}" for a in range(self.estimation_error.shape[-1])}
+        """The names of all measures, with their names on an axis: `MEASURES`, and the error of each action as estimation_error_0, ..."""
+        return MEASURES | {f"estimation_error_{a}": f"estimation error, action {a}" for a in range(self.estimation_error.shape[-1])}
 
     def of(self, measure: str) -> Floats:
-        """A measure per round so far, (P, N, R): a regret divided by the rounds played, or the error of an arm, or of the worst."""
+        """A measure by policy, replicate and recorded round, (P, N, R).
+
+        Regrets are averages over the rounds so far.
+
+        Args:
+            measure: A key of `measures`.
+        """
         checks.one_of("measure", measure, self.measures)
         if measure == "estimation_error":
             return np.asarray(self.estimation_error.max(axis=-1))
@@ -60,18 +70,28 @@ class Results:
         return values if measure == "guarded_fits" else values / self.times
 
     def mean(self, policy: str, measure: str = "clipped_regret") -> float:
-        """The mean over replicates at the last round."""
+        """The mean over replicates at the last round.
+
+        Args:
+            policy: The name of a policy.
+            measure: A key of `measures`.
+        """
         return float(self.of(measure)[self._index(policy), :, -1].mean())
 
     def std_error(self, policy: str, measure: str = "clipped_regret") -> float:
-        """The Monte-Carlo standard error of `mean`."""
+        """The Monte-Carlo standard error of `mean`.
+
+        Args:
+            policy: The name of a policy.
+            measure: A key of `measures`.
+        """
         return float(_std_error(self.of(measure)[self._index(policy), :, -1]))
 
     def _index(self, policy: str) -> int:
         return self.policies.index(checks.one_of("policy", policy, self.policies))
 
     def summary(self) -> "pd.DataFrame":
-        """A row per policy: mean and standard error of each measure at the horizon."""
+        """A table with a row for each policy: mean and standard error of each measure at the last round."""
         import pandas as pd
 
         table: dict[str, Any] = {"policy": self.policies}
@@ -82,7 +102,7 @@ class Results:
         return pd.DataFrame(table)
 
     def curves(self) -> "pd.DataFrame":
-        """A row per policy, measure and recorded round: mean and standard error over replicates."""
+        """A table with a row for each policy, measure and recorded round: mean and standard error over replicates."""
         import pandas as pd
 
         parts = []
@@ -94,13 +114,16 @@ class Results:
         return pd.concat(parts, ignore_index=True)
 
     def replicates(self, at: Sequence[int] = ()) -> "pd.DataFrame":
-        """A row per policy, replicate and recorded round of `at` (by default the last): what tests and spreads are computed from."""
+        """A table with a row for each policy, replicate and round: all measures.
+
+        Args:
+            at: Recorded rounds; by default the last.
+        """
         import pandas as pd
 
-        columns = [int(np.searchsorted(self.times, t)) for t in at] if len(at) else [-1]
-        for i, t in zip(columns, at, strict=False):
-            if i >= self.times.size or self.times[i] != t:
-                checks.refuse("at", "be recorded rounds", t, "Ask for it when simulating: milestones=[...].")
+        if not isinstance(at, (list, tuple, range)) and not (isinstance(at, np.ndarray) and at.ndim == 1):
+            checks.refuse("at", "be a list of recorded rounds", checks.shown(at))
+        columns = [self._column(t) for t in at] if len(at) else [-1]
         n_policies, n = self.standard_regret.shape[:2]
         table = {
             "policy": np.repeat(self.policies, n * len(columns)),
@@ -109,6 +132,13 @@ class Results:
         }
         return pd.DataFrame(table | {measure: self.of(measure)[:, :, columns].ravel() for measure in self.measures})
 
+    def _column(self, time: Any) -> int:
+        """Where a recorded round is."""
+        found = np.flatnonzero(self.times == checks.integer("at", time, 1))
+        if not found.size:
+            checks.refuse("at", "be recorded rounds", time, "Ask for it when simulating: milestones=[...].")
+        return int(found[0])
+
     def to_arrow(self) -> Any:
         """`curves` as an Arrow table."""
         import pyarrow as pa
@@ -116,29 +146,28 @@ class Results:
         return pa.Table.from_pandas(self.curves(), preserve_index=False)
 
     def plot(self, measure: str = "clipped_regret", *, path: str | Path | None = None) -> "matplotlib.figure.Figure":
-        """Curves with bands of two standard errors, references dashed; saved if a path is given."""
+        """Draw curves over time, with bands of two standard errors.
+
+        Args:
+            measure: A key of `MEASURES`.
+            path: The file to save the figure to, such as "regret.png"; by default none.
+        """
         figure = draw_curves(self.curves(), measure, references=self.references)
         if path is not None:
             save_figure(figure, path)
         return figure
 
 
-def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> None:
-    """A figure as a file, in full or not at all, in the format that its name ends in."""
-    kinds = figure.canvas.get_supported_filetypes()
-    kind = checks.path("path", path).suffix[1:].lower() or "png"
-    if kind not in kinds:
-        checks.refuse("path", f"end in one of {', '.join(f'.{known}' for known in kinds)}", str(path))
-    with whole_file(path) as file:
-        figure.savefig(file, format=kind, dpi=150)
-
-
 def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[str] = ()) -> "matplotlib.figure.Figure":
-    """A figure of one measure from a table as `Results.curves` gives it."""
-    checks.one_of("measure", measure, MEASURES)
-    from matplotlib.figure import Figure
+    """Draw the curves of one measure.
 
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    Args:
+        curves: A table such as `Results.curves` returns.
+        measure: A key of `MEASURES`.
+        references: The policies that learn nothing; their lines are grey and dashed.
+    """
+    checks.one_of("measure", measure, MEASURES)
+    figure = canvas(7.5, 4.4)
     axes = figure.subplots()
     own = curves[curves["measure"] == measure]
     draw_policies(axes, own, references=references, log_scale=measure == "estimation_error")
@@ -146,28 +175,8 @@ def draw_curves(curves: "pd.DataFrame", measure: str, *, references: Collection[
         axes.set_ylim(bottom=min(0.0, float(own["mean"].min())))
     axes.set_xscale("log")
     axes.set_ylabel(MEASURES[measure])
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes)
     return figure
-
-
-def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, references: Collection[str] = (), log_scale: bool = False) -> None:
-    """A line per policy from columns policy, time, mean, std_error, with a band of two standard errors; references grey and dashed."""
-    dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
-    for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
-        time, mean, se = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
-        if not np.isfinite(mean).any():
-            continue
-        if policy in references:
-            axes.plot(time, mean, label=in_figure(policy), color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
-        else:
-            axes.plot(time, mean, label=in_figure(policy), color=f"C{i}", linewidth=2)
-            low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
-            axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
-    if log_scale:
-        axes.set_yscale("log")
-    axes.set_xlabel("round")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
 
 
 def _std_error(values: Floats, axis: int = -1) -> Floats:

@@ -1,9 +1,9 @@
-"""Whoever takes part in `mebandit bench live`: every library behind the same two calls, playing in a process of its own.
+"""The contestants of `mebandit bench live`: every library with the same two methods, each in a process of its own.
 
-This file is also a script, run by the interpreter that has the library, which need not have mebandit; so it imports numpy and nothing else.
+This module is also a script. The interpreter that has the library runs it, and need not have mebandit: only numpy is imported.
 
-    python contestants.py                    which contestants this interpreter has, as JSON
-    python contestants.py NAME TASKS.npz     play: a line with [task, first round, last round] comes in, a line with the time taken goes out
+    python contestants.py                    print the contestants of this interpreter as JSON
+    python contestants.py NAME TASKS.npz     play: read lines with [task, first round, last round], answer with the seconds and the actions
 
 Each library is used in the way its documentation shows for decisions that come one at a time, with its usual linear method.
 """
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 EPSILON = 0.1
-"""how often those that explore at random do"""
+"""the share of rounds in which ε-greedy policies act at random"""
 
 
 class Player(Protocol):
@@ -34,7 +34,7 @@ class Player(Protocol):
 
 
 class Ours:
-    """`mebandit.Learner`, told the error covariance that the task has; the floor makes it explore as often as the others."""
+    """`mebandit.Learner` with the true error covariance. Its floor makes it explore as often as the others."""
 
     def __init__(self, recipe: str, dim: int, n_actions: int, error_cov: Any) -> None:
         mb = import_module("mebandit")
@@ -50,7 +50,7 @@ class Ours:
 
 
 class PlainNumpy:
-    """LinUCB as one would write it: an inverse for each action, updated by Sherman and Morrison's formula; nothing is checked."""
+    """A plain LinUCB: an inverse for each action, updated by the Sherman-Morrison formula, without any checks."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.inverse = [np.eye(dim) for _ in range(n_actions)]
@@ -234,10 +234,10 @@ def _drawn(chances: Any, u: float) -> tuple[int, float]:
 
 
 class Contestant(NamedTuple):
-    """Who plays, by what method, and where it comes from."""
+    """A contestant: its library, its method and its class."""
 
     library: str
-    """as it is named in tables and by pip"""
+    """the name that pip knows"""
     module: str
     method: str
     make: Callable[..., Player]

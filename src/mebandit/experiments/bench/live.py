@@ -1,4 +1,4 @@
-"""Deciding and learning, one round at a time: `Learner` beside the libraries that people use."""
+"""The benchmark "live": decide and learn, one round at a time, with `Learner` and with other libraries."""
 
 import json
 import subprocess
@@ -14,40 +14,43 @@ import numpy as np
 
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
-from mebandit.experiments.bench.measuring import ONE_THREAD, Done, Options, Stopped, Times, Worker, in_turns
-from mebandit.reports.page import Section, Table, picture
+from mebandit.experiments.bench.measuring import ONE_THREAD, BenchOptions, Done, Stopped, Times, Worker, in_turns
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.values import Floats
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 SIZES = ((5, 2), (20, 5))
-"""(d, K)"""
+"""(d, K) of the tasks"""
 BLOCK = 250
 """rounds in a turn"""
 REFERENCE = "lin_ucb"
-"""ours that does what most of the others do: the one they are compared with"""
+"""our policy that the other libraries are compared with, since most of them have the same"""
 
 
 class Task(NamedTuple):
-    """A linear bandit whose contexts are seen with an error, as arrays that everybody plays."""
+    """A linear bandit whose contexts are seen with error, as arrays that every contestant plays."""
 
     predicted: Floats
     """x̃, (T, d)"""
     rewards: Floats
-    """what every action would earn, (T, K)"""
+    """the reward of every action, (T, K)"""
     values: Floats
-    """what it earns on average, ⟨θ_a, x⟩, (T, K)"""
+    """the mean reward of every action, ⟨θ_a, x⟩, (T, K)"""
     error_cov: Floats
 
     def regret(self, actions: list[int]) -> float:
-        """What was lost against the best action in each of the rounds played, as a share of what uniform play loses there."""
+        """The regret of actions against the best ones, as a share of the regret of uniform play in the same rounds."""
         played = self.values[: len(actions)]
         lost = played.max(axis=1) - played[np.arange(len(actions)), actions]
         return float(lost.sum() / (played.max(axis=1) - played.mean(axis=1)).sum())
 
 
 def make_task(dim: int, n_actions: int, rounds: int) -> Task:
+    """A random task of a size."""
     rng = np.random.default_rng(dim)
     theta = rng.normal(size=(n_actions, dim))
     x = rng.normal(1 / np.sqrt(dim), 1.0, (rounds, dim))
@@ -57,13 +60,13 @@ def make_task(dim: int, n_actions: int, rounds: int) -> Task:
 
 
 @dataclass(frozen=True)
-class Played:
-    """What came of one size."""
+class Comparison:
+    """The results for one size."""
 
     dim: int
     n_actions: int
     times: dict[str, Times]
-    """by contestant, seconds per round"""
+    """seconds per round, by contestant"""
     regret: dict[str, float]
 
     @property
@@ -71,12 +74,12 @@ class Played:
         return f"Decide and learn, d = {self.dim}, K = {self.n_actions}"
 
     def ratio(self, name: str) -> float:
-        """How many times as long as ours."""
+        """The time of a contestant, divided by that of `REFERENCE`."""
         return self.times[name].over(self.times[REFERENCE])
 
     @property
     def peers(self) -> list[str]:
-        """The libraries, fastest first; the plain loop is not one."""
+        """The other libraries, fastest first, without the plain loop in numpy."""
         return sorted((n for n in self.times if n not in OURS and n != "numpy"), key=lambda n: self.times[n].median)
 
     def table(self) -> Table:
@@ -86,7 +89,7 @@ class Played:
         return Table(["", "µs: median (best)", "× our LinUCB", "regret"], rows, {(i, 0) for i in range(len(ours))})
 
     def finding(self) -> str:
-        """The table in words, from its numbers."""
+        """The table in words, made from its numbers."""
         if not self.peers:
             return "No other library was found to compare with."
         words = self._against("library", self.peers[0])
@@ -97,7 +100,7 @@ class Played:
         return words + (f" With a regret no less than that of uniform play: {slow}." if slow else " All of them learn.")
 
     def _against(self, kind: str, peer: str) -> str:
-        """How many times as fast as one of the others each of ours is."""
+        """How many times as fast as another library each of our policies is, in words."""
         factors = {name: self.times[peer].over(self.times[name]) for name in OURS}
         said = ", ".join(f"{factor:.2f} ({CONTESTANTS[name].method.split(',')[0]})" for name, factor in factors.items())
         least = [CONTESTANTS[name].method.split(",")[0] for name, factor in factors.items() if factor < 2]
@@ -114,13 +117,13 @@ def _is_ucb(name: str) -> bool:
 
 
 SETTING = (
-    "Everybody meets the same contexts and, for the same actions, the same rewards, one round at a time, each in a process of its own "
+    "All contestants meet the same contexts and, for the same actions, the same rewards, one round at a time, each in a process of its own "
     f"on one thread, in turns of {BLOCK} rounds (A B C A B C ...; the first turn is not counted). Every library is used as its "
     "documentation shows for decisions that come one by one, with its usual linear method; Vowpal Wabbit also in its faster mode for a "
     "fixed set of actions. Contexts are x̃ = x + ε, with an error variance of 0.25 beside a variance of 1. Regret is at the true context, "
-    f"as a share of what uniform play loses; whoever acts at random in {100 * EPSILON:g} % of the rounds, as all of ours do here, keeps at "
-    f"least {EPSILON:g} of it.\n\n"
-    "Ours does more than the others: it checks every number that comes in (the covariance of the error too), draws from probabilities "
+    f"as a share of what uniform play loses; a policy that acts at random in {100 * EPSILON:g} % of the rounds, as ours do here, has at "
+    f"least {EPSILON:g}.\n\n"
+    "`Learner` does more than the others: it checks every number (also the covariance of the error), draws from probabilities "
     "that keep a floor and returns them, keeps a decision until its reward comes, whenever that is, and, but for LinUCB and least squares, "
     "corrects for the error. It solves for θ again after each round from exact sums, in d³/6 multiplications for every action whose sums "
     "changed (in MEB and MEB-DR all of them), where others update an inverse (LinUCB, d²) or take a gradient step (Vowpal Wabbit, d). "
@@ -129,12 +132,13 @@ SETTING = (
 )
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
+    """The number of steps of the progress bar."""
     return len(SIZES) * (options.repeats + 1) * len(CONTESTANTS) + len(CONTESTANTS)
 
 
-def run(options: Options, done: Done) -> list[Section]:
-    """Both sizes; a contestant that is missing or fails is named, with the reason."""
+def run(options: BenchOptions, done: Done) -> list[Section]:
+    """Measure both sizes. A contestant that is missing or fails is named in the report, with the reason."""
     tasks = [make_task(dim, n_actions, BLOCK * (options.repeats + 1)) for dim, n_actions in SIZES]
     found, missing = find(options.pythons)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -169,7 +173,7 @@ def run(options: Options, done: Done) -> list[Section]:
 
 
 def find(pythons: tuple[str, ...]) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """For each contestant the first interpreter that has its library, with the version; and a sentence for each that none has."""
+    """For each contestant the first interpreter that has its library, and the version; and a sentence for each missing library."""
     found: dict[str, tuple[str, str]] = {}
     for python in (sys.executable, *pythons):
         answer = subprocess.run([python, contestants.__file__], capture_output=True, text=True, check=True).stdout
@@ -180,7 +184,7 @@ def find(pythons: tuple[str, ...]) -> tuple[dict[str, tuple[str, str]], list[str
     return ordered, [f"{library} is not installed and was left out." for library in absent]
 
 
-def _play(number: int, task: Task, workers: dict[str, Worker], options: Options, done: Done) -> Played:
+def _play(number: int, task: Task, workers: dict[str, Worker], options: BenchOptions, done: Done) -> Comparison:
     actions: dict[str, list[int]] = {name: [] for name in workers}
 
     def turn(name: str) -> float:
@@ -192,16 +196,15 @@ def _play(number: int, task: Task, workers: dict[str, Worker], options: Options,
     times = in_turns({name: partial(turn, name) for name in workers}, options.repeats + 1, done)
     dim, n_actions = task.predicted.shape[1], task.rewards.shape[1]
     warm = {name: Times(found.turns[1:]) for name, found in times.items()}
-    return Played(dim, n_actions, warm, {name: task.regret(taken) for name, taken in actions.items()})
+    return Comparison(dim, n_actions, warm, {name: task.regret(taken) for name, taken in actions.items()})
 
 
-def draw(played: list[Played]) -> "matplotlib.figure.Figure":
+def draw(played: list[Comparison]) -> "matplotlib.figure.Figure":
     """Microseconds per round, a dot for each contestant, on a log scale; a panel for each size, all in the order of the first."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
     names = sorted(played[0].times, key=lambda n: -played[0].times[n].median)
-    figure = Figure(figsize=(11, 1.4 + 0.3 * len(names)), layout="constrained")
+    figure = canvas(11, 1.4 + 0.3 * len(names))
     panels = np.atleast_1d(figure.subplots(1, len(played), sharex=True, sharey=True))
     for axes, size in zip(panels, played, strict=True):
         for i, name in enumerate(names):
@@ -218,9 +221,7 @@ def draw(played: list[Played]) -> "matplotlib.figure.Figure":
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_title(f"d = {size.dim}, K = {size.n_actions}", fontsize=10, loc="left")
         axes.set_xlabel("µs for decide + learn: best to median", fontsize=9)
-        axes.grid(axis="x", color="#e3e6ea", linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes, grid="x")
     panels[0].set_yticks(range(len(names)), [f"{CONTESTANTS[n].library}: {CONTESTANTS[n].method.split(',')[0]}" for n in names], fontsize=8)
     for label, name in zip(panels[0].get_yticklabels(), names, strict=True):
         label.set_fontweight("bold" if name in OURS else "normal")

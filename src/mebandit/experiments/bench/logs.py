@@ -1,6 +1,6 @@
-"""Rows per second of the analysis of a log, beside pyarrow reading the same columns of the same file.
+"""The benchmark "logs": rows per second of `mebandit.fit`, beside pyarrow reading the same columns of the same file.
 
-As a script it answers lines: a name from `WORK` comes in, the seconds that it took and the most memory held go out.
+This module is also a script: it reads names from `WORK`, a line each, and answers with the seconds and the largest memory so far.
 """
 
 import json
@@ -15,8 +15,9 @@ import numpy as np
 
 from mebandit.analysis.inference import fit
 from mebandit.estimation.estimators import METHODS
-from mebandit.experiments.bench.measuring import Done, Options, Times, Worker, in_turns, peak_megabytes, timed
-from mebandit.reports.page import Section, Table
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, Worker, in_turns, peak_megabytes, timed
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 FEATURES = [f"x{i}" for i in range(5)]
 NEEDED = [*FEATURES, "action", "reward", "propensity"]
@@ -25,8 +26,11 @@ PIECE = 1_000_000
 
 
 def write_log(path: Path, rows: int) -> None:
-    """The paper's synthetic world under two policies that read x̃, with an error variance of 1: one that is greedy but for a floor, whose
-    probabilities are 0.2 and 0.8, and a smooth one, whose probabilities all differ."""
+    """Write a log of the paper's synthetic environment, with error variance 1, under two policies that read x̃.
+
+    The columns of the first belong to a greedy policy with a floor, whose probabilities are 0.2 and 0.8; those that end in _smooth to a
+    policy whose probabilities all differ.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -50,7 +54,7 @@ def write_log(path: Path, rows: int) -> None:
 
 
 def read_by_group(path: Path) -> None:
-    """pyarrow, row group by row group, on all cores."""
+    """Read with pyarrow, row group by row group, on all cores."""
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
@@ -59,7 +63,7 @@ def read_by_group(path: Path) -> None:
 
 
 def read_as_dataset(path: Path) -> None:
-    """pyarrow's own scanner, batch by batch, on all cores."""
+    """Read with the scanner of pyarrow, batch by batch, on all cores."""
     import pyarrow.dataset as ds
 
     for _ in ds.dataset(path).to_batches(columns=NEEDED):
@@ -67,13 +71,14 @@ def read_as_dataset(path: Path) -> None:
 
 
 def read_whole(path: Path) -> None:
-    """pyarrow, the whole file into memory, on all cores: what most people would call reading it."""
+    """Read the whole file into memory with pyarrow, on all cores."""
     import pyarrow.parquet as pq
 
     pq.read_table(path, columns=NEEDED)
 
 
 def fit_with(*methods: str, smooth: bool = False) -> Callable[[Path], None]:
+    """A function that analyses the log of one of the two policies."""
     suffix = "_smooth" if smooth else ""
 
     def work(path: Path) -> None:
@@ -103,14 +108,16 @@ WORK: dict[str, Callable[[Path], None]] = {
     "mebandit fit, all five, probabilities that all differ": fit_with(*METHODS, smooth=True),
 }
 TURNS = 5
-"""at most: the larger the log, the less its times vary"""
+"""turns at most: times of large logs vary little"""
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
+    """The number of steps of the progress bar."""
     return 2 * (min(options.repeats, TURNS) + 1) * len(WORK)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
+    """Measure on logs of two lengths."""
     with tempfile.TemporaryDirectory() as folder:
         path, rows = Path(folder) / "log.parquet", []
         found: dict[str, Times] = {}
@@ -124,8 +131,8 @@ def run(options: Options, done: Done) -> list[Section]:
     return [
         Section(
             title="Analysing a log, d = 5, K = 2",
-            setting="A Parquet file in the system's cache; every line is a process of its own on all cores, in turns. `fit` reads the log "
-            "once, checks every row, and gives estimates, standard errors, sensitivities and diagnostics.",
+            setting="A Parquet file in the system's cache; every row of the table is a process of its own on all cores, in turns. `fit` "
+            "checks every row, and gives estimates, standard errors, sensitivities and diagnostics.",
             finding=f"All five methods take {slowest.over(found[READING]):.1f} times as long as pyarrow takes to read the columns of "
             f"{options.rows:,} rows, {options.rows / slowest.median / 1e6:.1f} million rows per second.",
             table=Table(["", "rows", "million rows/s: median (best)", "times pyarrow", "GB held at most"], rows),
@@ -134,6 +141,7 @@ def run(options: Options, done: Done) -> list[Section]:
 
 
 def _measure(path: Path, repeats: int, done: Done) -> tuple[dict[str, Times], dict[str, float]]:
+    """Seconds and megabytes of all work; the first turn is not counted."""
     memory: dict[str, float] = {}
     with ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(sys.executable, "-m", __name__, str(path))) for name in WORK}
@@ -147,6 +155,7 @@ def _measure(path: Path, repeats: int, done: Done) -> tuple[dict[str, Times], di
 
 
 def answer(path: Path) -> None:
+    """Do what the lines of standard input name."""
     for line in sys.stdin:
         name = json.loads(line)
         seconds = timed(partial(WORK[name], path))()

@@ -1,4 +1,4 @@
-"""How everything is measured: in turns, in processes of their own where that matters, on a machine that is named."""
+"""How benchmarks measure: in turns, in separate processes where that matters, and on a machine that the report describes."""
 
 import json
 import os
@@ -15,54 +15,65 @@ from time import perf_counter
 from typing import IO, Any, NamedTuple, Self
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-"""what keeps linear algebra to one core: with matrices this small, more of them only get in each other's way"""
+"""environment variables that keep linear algebra to one core: for matrices this small, several cores are slower"""
 
 Done = Callable[[], None]
+"""is called after every step of a benchmark, for the progress bar"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a run of the benchmarks may be told."""
+class BenchOptions:
+    """What a user can choose for the benchmarks."""
 
     repeats: int = 15
-    """how often each takes its turn"""
+    """the number of turns of each measurement"""
     rows: int = 2_000_000
-    """of the log that is analysed"""
+    """the number of rows of the log to analyse"""
     pythons: tuple[str, ...] = ()
-    """interpreters in which to look for other libraries, after this one"""
+    """other Python interpreters whose libraries are measured too"""
 
 
 class Times(NamedTuple):
-    """The seconds that something took in its turns."""
+    """The seconds of one measurement, turn by turn."""
 
     turns: tuple[float, ...]
 
     @property
     def median(self) -> float:
+        """The median over turns."""
         return median(self.turns)
 
     @property
     def best(self) -> float:
+        """The shortest turn."""
         return min(self.turns)
 
     def over(self, other: "Times") -> float:
-        """How many times as long as another took: the median over turns, since turns that are neighbours met the same disturbances."""
+        """The ratio to another measurement: the median over turns of the ratio, since neighbouring turns meet the same disturbances."""
         return median(mine / theirs for mine, theirs in zip(self.turns, other.turns, strict=True))
 
     def per(self, n: float) -> "Times":
+        """The times divided by a number of rounds."""
         return Times(tuple(seconds / n for seconds in self.turns))
 
     def micro(self) -> str:
-        """Median and best, in microseconds."""
+        """Median and best in microseconds, as text."""
         return f"{1e6 * self.median:,.{_digits(1e6 * self.median)}f} ({1e6 * self.best:,.{_digits(1e6 * self.best)}f})"
 
 
 def _digits(value: float) -> int:
+    """Decimals to show."""
     return 2 if value < 1 else 1 if value < 100 else 0
 
 
 def in_turns(work: Mapping[str, Callable[[], float]], repeats: int, done: Done) -> dict[str, Times]:
-    """Time several things A B C A B C ...: a busy neighbour then slows all of them, and not the one that was running at the time."""
+    """Time several things in turns, A B C A B C ..., so that other work on the machine slows all of them alike.
+
+    Args:
+        work: By name, a function that does the work once and returns the seconds.
+        repeats: The number of turns of each.
+        done: Called after every turn.
+    """
     turns: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(repeats):
         for name, seconds in work.items():
@@ -72,7 +83,7 @@ def in_turns(work: Mapping[str, Callable[[], float]], repeats: int, done: Done) 
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:
-    """The same work, giving back the seconds it took."""
+    """A function that does the work, and returns the seconds it took."""
 
     def seconds() -> float:
         begun = perf_counter()
@@ -87,7 +98,7 @@ class Stopped(Exception):
 
 
 class Worker:
-    """A process that answers lines of JSON with lines of JSON."""
+    """A process that reads questions as lines of JSON, and answers with lines of JSON."""
 
     def __init__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
         self._errors: IO[bytes] = TemporaryFile()  # noqa: SIM115  it is closed with the worker
@@ -101,6 +112,7 @@ class Worker:
         )
 
     def ask(self, question: object) -> Any:
+        """The answer to a question."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
@@ -110,7 +122,7 @@ class Worker:
         return self.answer()
 
     def answer(self) -> Any:
-        """The next line; Stopped, with the last line of its complaint, if there is none."""
+        """The next answer. If the process has ended, `Stopped` with the last line of its standard error."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -130,14 +142,14 @@ class Worker:
 
 
 def seconds_of(*command: str, environment: Mapping[str, str] | None = None) -> float:
-    """How long a whole process takes, from its start to its end."""
+    """The seconds of a whole process, from its start to its end."""
     begun = perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=os.environ | dict(environment or {}))
     return perf_counter() - begun
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has held."""
+    """The largest memory of this process so far, in megabytes."""
     status = Path("/proc/self/status")
     if status.exists():  # where the system's other count begins with the parent's
         return next(float(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
@@ -147,7 +159,7 @@ def peak_megabytes() -> float:
 
 
 def machine(libraries: Iterable[str] = ("numpy", "numba", "pyarrow")) -> str:
-    """The machine in a sentence: its processor, how many cores, and what runs on it; not whose it is."""
+    """The machine in a sentence: processor, cores, load, system and versions, without its name."""
     versions = [f"{name} {found}" for name in libraries if (found := installed(name))]
     busy = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
     system = f"{platform.system()} {platform.machine()}"
@@ -155,7 +167,7 @@ def machine(libraries: Iterable[str] = ("numpy", "numba", "pyarrow")) -> str:
 
 
 def processor() -> str:
-    """The processor's model, as the system states it."""
+    """The model of the processor, as the operating system states it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -164,7 +176,7 @@ def processor() -> str:
 
 
 def installed(library: str) -> str:
-    """The version of a library, or nothing."""
+    """The version of a library; an empty text if it is not installed."""
     try:
         return version(library)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How cost and memory grow: with features, actions, rounds and the schedule of refits."""
+"""The benchmark "scale": how cost and memory grow with features, actions, rounds and refits."""
 
 import json
 import subprocess
@@ -11,11 +11,13 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Gaussian
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, timed
 from mebandit.experiments.bench.simulating import Runner
 from mebandit.live.learner import Learner
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.simulation.simulate import BLOCK
 
 if TYPE_CHECKING:
@@ -45,15 +47,18 @@ COLORS = {
 
 
 def world(dim: int, n_actions: int) -> Gaussian:
+    """An environment of a size, with the same signal at every size."""
     rng = np.random.default_rng(0)
     return Gaussian(theta=rng.normal(size=(n_actions, dim)), mean=1.0 / np.sqrt(dim), cov=1.0 / dim, error_cov=0.25 / dim)
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
+    """The number of steps of the progress bar."""
     return options.repeats * (len(DIMS) * len(BY_DIM) + len(ACTIONS) * len(BY_ACTIONS)) + 10 * len(HORIZONS)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
+    """Measure the growth with features, actions and rounds, and the memory of a learner."""
     by_dim = {d: _costs(BY_DIM, 2, d, options, done) for d in DIMS}
     by_actions = {k: _costs(BY_ACTIONS, k, 5, options, done) for k in ACTIONS}
     drawn = picture(draw(by_dim, by_actions))
@@ -81,7 +86,7 @@ def run(options: Options, done: Done) -> list[Section]:
 SETTING = "Simulated rounds on one core, the tape drawn beforehand; microseconds per round, median (best)."
 
 
-def _costs(recipes: Recipes, k: int, d: int, options: Options, done: Done) -> dict[str, Times]:
+def _costs(recipes: Recipes, k: int, d: int, options: BenchOptions, done: Done) -> dict[str, Times]:
     """Seconds per round by recipe."""
     rounds = max(16, min(BLOCK, 200_000 // (k * d * d)))
     runners = {name: Runner(world(d, k), make(k, d), warm=40 * k * d, rounds=rounds) for name, make in recipes.items()}
@@ -90,11 +95,13 @@ def _costs(recipes: Recipes, k: int, d: int, options: Options, done: Done) -> di
 
 
 def _growth(found: dict[int, dict[str, Times]], name: str) -> float:
+    """The ratio of the times at the largest and the smallest size."""
     sizes = list(found)
     return found[sizes[-1]][name].median / found[sizes[0]][name].median
 
 
 def _table(what: str, found: dict[int, dict[str, Times]]) -> Table:
+    """A row for each size, a column for each recipe."""
     names = list(next(iter(found.values())))
     return Table([what, *names], [[str(size), *(costs[name].micro() for name in names)] for size, costs in found.items()])
 
@@ -117,7 +124,7 @@ print(json.dumps([min(times), peak_megabytes()]))
 
 
 def _long_runs(done: Done) -> Section:
-    """Whole simulations in processes of their own: what a longer horizon takes."""
+    """The time and memory of whole simulations, each in a process of its own, by horizon."""
     rows, each = [], []
     for horizon in HORIZONS:
         answer = subprocess.run([sys.executable, "-c", LONG_RUN, str(horizon)], check=True, capture_output=True, text=True).stdout
@@ -137,7 +144,7 @@ def _long_runs(done: Done) -> Section:
 
 
 def _memory() -> Section:
-    """What a learner holds, and what a decision that waits for its reward adds."""
+    """The memory of a learner, and of a decision that waits for its reward."""
     rows = []
     for k, d in ((2, 5), (5, 20), (10, 50)):
         cells = []
@@ -155,6 +162,7 @@ def _memory() -> Section:
 
 
 def _waiting(learner: Learner, decisions: int = 1000) -> float:
+    """Bytes of a decision that waits for its reward."""
     x, error_cov = np.ones(learner.policy.dim), np.eye(learner.policy.dim)
     learner.decide(x, error_cov)
     tracemalloc.start()
@@ -167,10 +175,9 @@ def _waiting(learner: Learner, decisions: int = 1000) -> float:
 
 def draw(by_dim: dict[int, dict[str, Times]], by_actions: dict[int, dict[str, Times]]) -> "matplotlib.figure.Figure":
     """Microseconds per round against d and against K, both on log scales."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    figure = canvas(11, 3.9)
     panels = (("features d, K = 2", by_dim), ("actions K, d = 5", by_actions))
     for axes, (what, found) in zip(figure.subplots(1, 2), panels, strict=True):
         sizes = list(found)
@@ -184,7 +191,6 @@ def draw(by_dim: dict[int, dict[str, Times]], by_actions: dict[int, dict[str, Ti
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_xlabel(what)
         axes.set_ylabel("µs per simulated round")
-        axes.grid(which="major", color="#e3e6ea", linewidth=0.7)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        plain(axes)
+        axes.legend(frameon=False, fontsize=9)
     return figure

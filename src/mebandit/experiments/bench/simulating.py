@@ -1,4 +1,4 @@
-"""Simulated rounds per second on one core, for each policy."""
+"""The benchmark "simulate": simulated rounds per second on one core, for each policy."""
 
 from dataclasses import replace
 
@@ -6,9 +6,10 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Environment, Gaussian
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, timed
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, timed
 from mebandit.policies import LinearPolicy, bayes_oracle, greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, robust_ucb, thompson
-from mebandit.reports.page import Section, Table
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.simulation.simulate import BLOCK, Trajectory
 from mebandit.values import Stretch
 
@@ -25,11 +26,11 @@ POLICIES = (
 )
 TAPE = "the tape"
 LATE = 10**6
-"""the round at which what is timed begins: schedules and sums are then those of a long run"""
+"""the first round that is timed, so that schedules and sums are those of a long run"""
 
 
 class Runner:
-    """A policy that has learned for a while, ready to play the same block again and again."""
+    """A policy that has learned for some rounds, and plays the same block repeatedly."""
 
     def __init__(self, environment: Environment, policy: LinearPolicy, *, warm: int, rounds: int = BLOCK) -> None:
         self.benchmark = np.zeros(max(rounds, BLOCK))
@@ -41,14 +42,17 @@ class Runner:
         self.play()
 
     def play(self) -> None:
+        """Play the block once."""
         self.trajectory.play(self.tape, LATE, self.benchmark)
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
+    """The number of steps of the progress bar."""
     return (len(POLICIES) + 1) * options.repeats
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
+    """Time the drawing of a tape, and every policy on it."""
     environment = Gaussian(error_cov=1.0)
     work = {TAPE: timed(lambda: environment.tape(Stretch(1, 0, 0, 0, BLOCK)))}
     work |= {policy.name: timed(Runner(environment, policy, warm=20_000).play) for policy in POLICIES}

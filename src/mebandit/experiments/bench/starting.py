@@ -1,12 +1,13 @@
-"""What the first call takes in a process that has just begun, with a compile cache and without."""
+"""The benchmark "start": the first call in a new process, with a compile cache and without."""
 
 import sys
 import tempfile
 from contextlib import ExitStack
 from functools import partial
 
-from mebandit.experiments.bench.measuring import Done, Options, Times, in_turns, seconds_of
-from mebandit.reports.page import Section, Table
+from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_turns, seconds_of
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 SCRIPTS = {
     "Python alone": "",
@@ -25,14 +26,16 @@ mb.simulate(mb.environments.Gaussian(), [mb.meb_dr(2, 5)], horizon=100, replicat
 }
 COMPILING = ("first decide and learn", "first simulation")
 WEIGHT = 40
-"""how much longer a process takes that compiles than one that does not"""
+"""steps of the progress bar for a process that compiles"""
 
 
-def steps(options: Options) -> int:
+def steps(options: BenchOptions) -> int:
+    """The number of steps of the progress bar."""
     return len(SCRIPTS) * options.repeats + WEIGHT * len(COMPILING)
 
 
-def run(options: Options, done: Done) -> list[Section]:
+def run(options: BenchOptions, done: Done) -> list[Section]:
+    """Measure, with a compile cache for each script."""
     with ExitStack() as stack:
         caches = {name: stack.enter_context(tempfile.TemporaryDirectory()) for name in SCRIPTS}
         cold = {}
@@ -45,11 +48,12 @@ def run(options: Options, done: Done) -> list[Section]:
 
 
 def process(script: str, cache: str) -> float:
-    """Seconds of a fresh process with a compile cache of its own."""
+    """Seconds of a new process that uses the compile cache in a folder."""
     return seconds_of(sys.executable, "-c", script, environment={"NUMBA_CACHE_DIR": cache})
 
 
 def section(warm: dict[str, Times], cold: dict[str, float]) -> Section:
+    """The report, from the times with a cache and without."""
     rows = [[name, f"{times.median:.2f} ({times.best:.2f})", f"{cold[name]:.1f}" if name in cold else ""] for name, times in warm.items()]
     first, bare = warm["first decide and learn"].median, warm["import numba"].median
     return Section(

@@ -1,4 +1,4 @@
-"""The experiments by name: what `mebandit paper NAME` runs, writes and shows."""
+"""All experiments of `mebandit paper`, by name, and what a run of them writes to a folder."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mebandit import __version__, checks
-from mebandit.experiments.paper import errors, examples, ours, rates, table1, variations
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper import estimation_error, examples, ours, rates, table1, variations
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
 from mebandit.reports.page import Page, Section
 from mebandit.runtime.escaping import as_csv
@@ -21,27 +21,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper, or an experiment on what it states as theory."""
+    """A table or figure of the paper, or an experiment on its theory."""
 
-    cells: Callable[[Options], Sequence[Any]]
+    subject: str
+    """what it shows, in a few words"""
+    cells: Callable[[PaperOptions], Sequence[Any]]
+    """what is simulated"""
     table: "Callable[[CellData], pd.DataFrame]"
+    """the CSV file, from the results of the cells"""
     sections: "Callable[[pd.DataFrame, CellData], list[Section]]"
+    """the part of the report page, from the CSV and the results"""
 
 
-EXPERIMENTS = {
-    "table1a": Experiment(table1.cells_of_1a, table1.table_1a, table1.sections_1a),
-    "table1b": Experiment(table1.cells_of_1b, table1.table_1b, table1.sections_1b),
-    "figures": Experiment(errors.cells, errors.table, errors.sections),
-    "examples": Experiment(examples.cells, examples.table, examples.sections),
-    "rates": Experiment(rates.cells, rates.table, rates.sections),
-    "estimated-variance": Experiment(variations.variance_cells, variations.variance_table, variations.variance_sections),
-    "updates": Experiment(variations.update_cells, variations.update_table, variations.update_sections),
-    "k-arms": Experiment(variations.arm_cells, variations.arm_table, variations.arm_sections),
-    "ours": Experiment(ours.cells, ours.table, ours.sections),
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1a": Experiment("regret in the synthetic world, and as published", table1.cells_of_1a, table1.table_1a, table1.sections_1a),
+    "table1b": Experiment("regret in HeartSteps V1, and as published", table1.cells_of_1b, table1.table_1b, table1.sections_1b),
+    "figures": Experiment("estimation error over time", estimation_error.cells, estimation_error.table, estimation_error.sections),
+    "examples": Experiment("Examples 2.1, B.1 and B.2", examples.cells, examples.table, examples.sections),
+    "rates": Experiment("regret against the horizon, and the bound's rate", rates.cells, rates.table, rates.sections),
+    "estimated-variance": Experiment(
+        "Σe estimated, or wrong", variations.variance_cells, variations.variance_table, variations.variance_sections
+    ),
+    "updates": Experiment("solving for θ rarely", variations.update_cells, variations.update_table, variations.update_sections),
+    "k-arms": Experiment("2, 3, 5 and 10 actions", variations.arm_cells, variations.arm_table, variations.arm_sections),
+    "ours": Experiment("meb_dr beside the paper's policies", ours.cells, ours.table, ours.sections),
 }
-TITLE = "Online learning in bandits with predicted context: the paper, computed again"
+TITLE = "Online learning in bandits with predicted context: the paper, reproduced"
 INTRODUCTION = (
-    "Guo, Xu and Murphy (AISTATS 2024), every table and figure computed again, and experiments on what the paper states as theory. In the "
+    "Guo, Xu and Murphy (AISTATS 2024), every table and figure reproduced, and experiments on the theory of the paper. In the "
     "tables ± is a standard error over replicates; the best learner is bold. Where a published number exists it stands below ours, with "
     "the difference in parentheses, in combined standard errors: the published mean of 100 runs is given our standard deviation / √100. "
     "The printed numbers of Table 1 are not what the text says they are, so there are two protocols: published is how they can be "
@@ -50,8 +57,8 @@ INTRODUCTION = (
 )
 
 
-class Finding(NamedTuple):
-    """What one experiment gave."""
+class Outcome(NamedTuple):
+    """The results of one experiment."""
 
     table: "pd.DataFrame"
     sections: list[Section]
@@ -61,13 +68,25 @@ class Finding(NamedTuple):
 def run_experiments(
     names: Sequence[str],
     folder: str | Path,
-    options: Options,
+    options: PaperOptions,
     *,
     workers: Workers = None,
     engine: str = "cpu",
     progress: bool | None = None,
-) -> dict[str, Finding]:
-    """Run experiments into a folder: a CSV and figures for each, and one report page. Returns what each gave, by name."""
+) -> dict[str, Outcome]:
+    """Run experiments. Writes to a folder: a CSV and figures for each, and one report page. Finished cells are not computed again.
+
+    Args:
+        names: Keys of `EXPERIMENTS`.
+        folder: Where results are written, and looked for.
+        options: What the user chose.
+        workers: Threads, or a Dask cluster; see `mebandit.simulate`.
+        engine: What simulates: "cpu", "cuda" or "auto".
+        progress: Whether to show a progress bar; by default on a terminal.
+
+    Returns:
+        The results, by name.
+    """
     begun = monotonic()
     chosen = {name: EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)] for name in names}
     planned = {name: experiment.cells(options) for name, experiment in chosen.items()}
@@ -77,7 +96,7 @@ def run_experiments(
     for name, experiment in chosen.items():
         data = read_cells(planned[name], folder)
         table = experiment.table(data)
-        found[name] = Finding(table, experiment.sections(table, data), effort(planned[name], folder).words)
+        found[name] = Outcome(table, experiment.sections(table, data), effort(planned[name], folder).words)
         write_whole(folder / f"{name}.csv", as_csv(table))
         for section in found[name].sections:
             for file, picture in section.pictures.items():
@@ -93,8 +112,8 @@ def run_experiments(
     return found
 
 
-def as_markdown(found: dict[str, Finding], *, command: str, folder: str) -> str:
-    """The findings as a page of the docs, its pictures in a folder."""
+def as_markdown(found: dict[str, Outcome], *, command: str, folder: str) -> str:
+    """The results as a page of the documentation, in Markdown, with links to pictures in a folder."""
     made = f"Computed by `{command}` with mebandit {__version__}, and written to this page by `scripts/write_reproduction.py`."
     parts = [f"# {TITLE}", INTRODUCTION, made]
     for finding in found.values():

@@ -1,4 +1,4 @@
-"""The paper's examples: 2.1 (linear regret cannot be avoided), B.1 (least squares fails), B.2 (the textbook correction fails)."""
+"""The experiment "examples": 2.1 (no policy avoids linear regret), B.1 (least squares fails), B.2 (the textbook correction fails)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ from mebandit import __version__, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
 from mebandit.estimation import estimators
 from mebandit.estimation.moments import Rounds, crossproducts, no_rounds, pack, unpack
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described, digest
-from mebandit.policies import lin_ucb, meb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.experiments.spec import SimulationCell, digest, simulated
+from mebandit.policies import LinearPolicy, lin_ucb, meb, thompson
+from mebandit.reports.figures import canvas, draw_policies, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.schedules import log_spaced
-from mebandit.simulation.results import draw_policies
 from mebandit.values import Floats, Integers, Stretch
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class ThresholdCell:
 
 
 def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
-    """θ̂_0 after each of `times` rounds, the bare formula; NaN until action 0 has been taken."""
+    """θ̂_0 after each of `times` rounds, without ridge and guard; NaN until both actions have been taken."""
     products, begun, found = no_rounds(2, 1), 0, np.full(times.size, np.nan)
     error_cov, correction, no_beta = unpack(rounds.errors[0], 1), estimators.RECIPES[method][1], np.zeros((2, 2))
     for i, end in enumerate(times):
@@ -111,7 +112,8 @@ def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     return found
 
 
-def cells(options: Options) -> list[Any]:
+def cells(options: PaperOptions) -> list[Any]:
+    """A cell for Example 2.1, one for B.1, and one for each threshold ρ of B.2."""
     n = options.replicates_or(REPLICATES)
     first = [meb(2, 1, **schedules.standard(HORIZON, 1)), thompson(2, 1, width=0.1, floor=0.0)]
     preset = schedules.standard(HORIZON, 2)
@@ -122,22 +124,16 @@ def cells(options: Options) -> list[Any]:
         meb(2, 2, floor=preset.floor, name=EARLY),
     ]
 
-    def simulated(example: str, environment: Environment, policies: list[Any]) -> Cell:
-        return Cell(
-            name=f"Example {example}",
-            environment=environment,
-            policies={policy.name: policy for policy in policies},
-            simulation={"horizon": HORIZON, "replicates": n, "seed": options.seed, "floor": 0.0, "milestones": [HORIZON // 2]},
-            settings=described(environment),
-            labels={"example": example},
-        )
+    def cell(example: str, environment: Environment, policies: list[LinearPolicy]) -> SimulationCell:
+        setup: dict[str, Any] = {"horizon": HORIZON, "replicates": n, "seed": options.seed, "floor": 0.0, "milestones": [HORIZON // 2]}
+        return simulated(f"Example {example}", environment, policies, labels={"example": example}, **setup)
 
     thresholds = [ThresholdCell(rho, n, options.seed) for rho in THRESHOLDS]
-    return [simulated("2.1", Example21(), first), simulated("B.1", ExampleB1(), second), *thresholds]
+    return [cell("2.1", Example21(), first), cell("B.1", ExampleB1(), second), *thresholds]
 
 
 def table(data: CellData) -> "pd.DataFrame":
-    """example, rho, policy, quantity, mean, std_error, expected (the closed form, where there is one), replicates, horizon."""
+    """A row per example, policy and quantity: mean, standard error, and the value in theory where it is known."""
     import pandas as pd
 
     rows = []
@@ -161,7 +157,7 @@ def table(data: CellData) -> "pd.DataFrame":
 
 
 def _expected(example: str, rho: float, policy: str, quantity: str) -> float:
-    """What theory says a number tends to; NaN where it does not say."""
+    """The limit of a number in theory; NaN where it is not known."""
     if example == "B.2":
         return ThresholdCell(rho, 0, 0).naive_limit if policy == METHODS["naive"] else -1.0
     if example == "2.1" and policy.startswith("oracle"):
@@ -172,6 +168,7 @@ def _expected(example: str, rho: float, policy: str, quantity: str) -> float:
 
 
 def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """A section for each example."""
     value = table.set_index(["example", "policy", "quantity"])["mean"]
     curves = data.curves
     b2 = table[table["example"] == "B.2"]
@@ -196,7 +193,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
             finding=(
                 f"In the second half of the rounds TS and UCB lose {value['B.1', 'TS', 'late_regret']:.3f} and "
                 f"{value['B.1', 'UCB', 'late_regret']:.3f} per round, over all rounds {value['B.1', 'TS', 'regret']:.3f} and "
-                f"{value['B.1', 'UCB', 'regret']:.3f}: their estimate is turned towards the wrong action and stays "
+                f"{value['B.1', 'UCB', 'regret']:.3f}: their estimate is rotated towards the wrong action and stays "
                 f"{value['B.1', 'UCB', 'error']:.3f} away from θ_1 ({LEAST_SQUARES_B1} in theory). MEB loses "
                 f"{value['B.1', 'MEB', 'late_regret']:.3f} in the second half, which is its floor, and {value['B.1', 'MEB', 'regret']:.3f} "
                 f"over all {HORIZON:,} rounds because of its warm-up; without one {value['B.1', EARLY, 'regret']:.3f}."
@@ -245,9 +242,7 @@ def _cumulative(own: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _draw_21(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    figure = canvas(6.4, 3.8)
     axes = figure.subplots()
     draw_policies(axes, _cumulative(own), references=("uniform", "oracle on x̃", "oracle on E[x|x̃]"))
     axes.set_ylabel("cumulative regret")
@@ -256,9 +251,7 @@ def _draw_21(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
 
 
 def _draw_b1(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    figure = canvas(9.6, 3.8)
     left, right = figure.subplots(1, 2)
     learners = own[~own["policy"].isin(["uniform", "oracle on x̃"])]
     draw_policies(left, learners[(learners["measure"] == "estimation_error_1") & (learners["time"] >= 10)])
@@ -272,9 +265,7 @@ def _draw_b1(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
 
 
 def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    figure = canvas(9.6, 3.8)
     for axes, name in zip(figure.subplots(1, 2, sharey=True), METHODS.values(), strict=True):
         for rho, color in zip(THRESHOLDS, ("C2", "C0", "C3"), strict=True):
             part = own[(own["policy"] == name) & (own["rho"] == rho) & (own["time"] >= 100)]
@@ -288,8 +279,7 @@ def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure"
         axes.set_ylim(-2.5, 0)
         axes.set_xlabel("round")
         axes.set_title(name, fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
+        plain(axes)
     figure.axes[0].set_ylabel("estimate of θ_0 = -1")
     figure.axes[0].legend(frameon=False, fontsize=9)
     return figure

@@ -1,4 +1,4 @@
-"""Our policy beside the paper's and the usual ones: Table 1 as written, and worlds made to be hard."""
+"""The experiment "ours": meb_dr beside the policies of the paper, in Table 1 as written and in environments that are harder."""
 
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -7,13 +7,15 @@ import numpy as np
 
 from mebandit.environments import Drifting, Environment, Gaussian
 from mebandit.experiments.paper import table1
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
 from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, legend_above, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -30,7 +32,7 @@ NOISE_SD = sqrt(0.1)
 
 
 def worlds(sigma_e2: float) -> dict[str, Environment]:
-    """The synthetic world made harder in one way each, the error's mean variance σ_ε² in all of them."""
+    """Environments by name: the synthetic one, and variations that are each harder in one way. The mean error variance is σ_ε² in all."""
     identity = np.eye(5)
     two_levels = np.stack([0.1 * sigma_e2 * identity, 1.9 * sigma_e2 * identity])
     plain: dict[str, Any] = {"error_cov": sigma_e2, "noise_sd": NOISE_SD}
@@ -51,6 +53,7 @@ def worlds(sigma_e2: float) -> dict[str, Environment]:
 
 
 def policies(environment: Environment, horizon: int, **common: Any) -> list[Any]:
+    """The policies that are compared."""
     shape = (environment.n_actions, environment.dim)
     return [
         meb(*shape, **common),
@@ -63,31 +66,32 @@ def policies(environment: Environment, horizon: int, **common: Any) -> list[Any]
     ]
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
+    """The cells of Table 1 as written, and one for each harder environment and error variance."""
     shape: dict[str, Any] = {"seed": options.seed}
     found = table1.cells_1a("as_written", replicates=options.replicates_or(table1.REPLICATES_1A), **shape)
-    found += table1.cells_1b("as_written", source=table1.Source(), replicates=options.replicates_or(table1.REPLICATES_1B), **shape)
+    found += table1.cells_1b("as_written", source=table1.HeartStepsData(), replicates=options.replicates_or(table1.REPLICATES_1B), **shape)
     for sigma_e2 in (0.1, 1.0, 2.0):
         for name, environment in worlds(sigma_e2).items():
             short = name == f"T = {SHORT}"
             horizon, replicates = (SHORT, 10 * options.replicates_or(REPLICATES)) if short else (HORIZON, options.replicates_or(REPLICATES))
             common = {"discount": DISCOUNT} if name.endswith("discounted") else {}
             found.append(
-                Cell(
-                    name=f"{name}, σ_ε² = {sigma_e2:g}",
-                    environment=environment,
-                    policies={policy.name: policy for policy in policies(environment, horizon, **common)},
-                    simulation={"horizon": horizon, "replicates": replicates, **shape},
-                    settings=described(environment),
+                simulated(
+                    f"{name}, σ_ε² = {sigma_e2:g}",
+                    environment,
+                    policies(environment, horizon, **common),
                     labels={"world": name, "sigma_eta": 0.1, "sigma_e2": sigma_e2},
+                    horizon=horizon,
+                    replicates=replicates,
+                    **shape,
                 )
             )
     return found
 
 
 def table(data: CellData) -> "pd.DataFrame":
-    """world, sigma_eta, sigma_e2, policy, mean and std_error of average clipped regret, the paired difference from MEB in standard "
-    "errors."""
+    """A row per cell and policy: mean and standard error of average clipped regret, and the paired difference from MEB."""
     import pandas as pd
 
     last = data.replicates[data.replicates["time"] == data.replicates.groupby("cell")["time"].transform("max")].copy()
@@ -108,6 +112,7 @@ def table(data: CellData) -> "pd.DataFrame":
 
 
 def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """All cells in one table, with the best policy of each."""
     keys = ["world", "sigma_eta", "sigma_e2"]
     mean = table.pivot(index=keys, columns="policy", values="mean").loc[list(dict.fromkeys(table[keys].itertuples(index=False, name=None)))]
     se = table.pivot(index=keys, columns="policy", values="std_error")
@@ -148,18 +153,18 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def _briefly(mean: "pd.DataFrame") -> list[list[str]]:
+    """The rows of the table for a terminal."""
     return [[str(w), f"{a:g}", f"{b:g}", *(f"{mean.loc[(w, a, b), p]:.3f}" for p in BRIEFLY)] for w, a, b in mean.index]
 
 
 def _named(index: Any) -> str:
+    """The names of some cells, in parentheses."""
     return "" if not len(index) else " (" + "; ".join(f"{w}, σ_η² {a:g}, σ_ε² {b:g}" for w, a, b in index) + ")"
 
 
 def draw(mean: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """Regret as a share of MEB's, world by world; of Table 1 the rows with σ_η² = 0.1."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    figure = canvas(9.6, 4.4)
     own = mean[mean.index.get_level_values("sigma_eta") == 0.1].droplevel("sigma_eta")
     names = list(dict.fromkeys(own.index.get_level_values("world")))
     levels = sorted(set(own.index.get_level_values("sigma_e2")))
@@ -173,7 +178,6 @@ def draw(mean: "pd.DataFrame") -> "matplotlib.figure.Figure":
         axes.set_xlim(left=0)
         axes.set_xlabel("regret as a share of MEB's")
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+        plain(axes)
+    legend_above(figure, columns=4)
     return figure

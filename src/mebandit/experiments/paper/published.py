@@ -1,4 +1,4 @@
-"""The numbers that the paper prints (Table 1 with its full version in the appendix), as data.
+"""The numbers that the paper prints: Table 1, with its full version in the appendix.
 
 Keys are (σ_η, σ_ε²) as in the tables' first two columns; values follow `POLICIES`.
 """

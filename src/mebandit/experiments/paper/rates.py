@@ -1,4 +1,4 @@
-"""Regret against the horizon where Assumptions 1 to 3 hold: the rates of Corollary 2.1, measured."""
+"""The experiment "rates": regret against the horizon where Assumptions 1 to 3 hold, beside the rates of Corollary 2.1."""
 
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -8,11 +8,13 @@ import numpy as np
 from mebandit import schedules
 from mebandit.analysis import theory
 from mebandit.environments import SmallError
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import lin_ucb, meb
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 from mebandit.values import Stretch
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ EXPONENTS = {"standard": 2 / 3, "clipped": 1 / 2}
 EARLY = "MEB, no warm-up"
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
+    """A cell for each setting and horizon, with the schedules of that horizon."""
     environment = SmallError()
     shape = (environment.n_actions, environment.dim)
     found = []
@@ -36,32 +39,29 @@ def cells(options: Options) -> list[Cell]:
             floor = 0.0 if setting == "standard" else FLOOR
             policies = [meb(*shape, **preset), meb(*shape, floor=preset.floor, name=EARLY), lin_ucb(*shape, floor=floor)]
             found.append(
-                Cell(
-                    name=f"rates {setting} T={horizon}",
-                    environment=environment,
-                    policies={policy.name: policy for policy in policies},
-                    simulation={
-                        "horizon": horizon,
-                        "replicates": options.replicates_or(REPLICATES),
-                        "seed": options.seed,
-                        "floor": floor,
-                        "references": False,
-                        "milestones": [preset.warmup],
-                    },
-                    settings=described(environment),
+                simulated(
+                    f"rates {setting} T={horizon}",
+                    environment,
+                    policies,
                     labels={"setting": setting, "warmup": preset.warmup},
+                    horizon=horizon,
+                    replicates=options.replicates_or(REPLICATES),
+                    seed=options.seed,
+                    floor=floor,
+                    references=False,
+                    milestones=[preset.warmup],
                 )
             )
     return found
 
 
 def known_constants() -> theory.Constants:
-    """Those of Assumptions 1 to 3 in this world, from a long tape."""
+    """The constants of Assumptions 1 to 3 in this environment, from a long tape."""
     return theory.constants_of(SmallError().tape(Stretch(0, 0, 0, 0, 20_000)))
 
 
 def table(data: CellData) -> "pd.DataFrame":
-    """setting, policy, horizon, warmup, mean and std_error of regret, after_warmup, bound (Corollary 2.1 with C = 1), replicates."""
+    """A row per setting, policy and horizon: mean and standard error of regret, regret after the warm-up, the bound (C = 1), replicates."""
     import pandas as pd
 
     known = known_constants()
@@ -88,6 +88,7 @@ def slope(own: "pd.DataFrame", column: str = "mean") -> tuple[float, float]:
 
 
 def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """The slopes of log regret on log T, beside those of the bounds."""
     known = known_constants()
     groups = {(str(setting), str(policy)): own for (setting, policy), own in table.groupby(["setting", "policy"], sort=False)}
     slopes = {key: slope(own) for key, own in groups.items()}
@@ -105,8 +106,8 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
         Section(
             title="Rates: regret against the horizon",
             setting=(
-                "A world in which Assumptions 1 to 3 hold: 64 contexts around a circle, some of them hard to decide, an error that moves "
-                f"the gap between the arms by half of it (|x̃| <= {known.largest_context:.2f}, λ0 = {known.signal:.2f}, ξ = "
+                "A world in which Assumptions 1 to 3 hold: 64 contexts around a circle, some nearly undecided, and an error that moves "
+                f"the gap between the actions by half of it (|x̃| <= {known.largest_context:.2f}, λ0 = {known.signal:.2f}, ξ = "
                 f"{known.fourth_moment:.2f}, ν = {known.second_moment:.2f}, ρ = {known.error_ratio:.2f}). One run per horizon, with that "
                 "horizon's schedules. The grey lines have the bound's rate, d T^(2/3) or d T^(1/2) times √(1 + log T / d), drawn through "
                 f"MEB's last point; with all unknown constants at 1 the bounds themselves ask for T above {needed[0]:.2g} and "
@@ -118,7 +119,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                 f"horizon is the warm-up's. Without a warm-up the powers are {early[0]:.2f} and {early[1]:.2f}. UCB's regret grows as T to "
                 f"the power {slopes['standard', 'UCB'][0]:.2f} and {slopes['clipped', 'UCB'][0]:.2f}: it never learns the right θ. Yet up "
                 f"to T = {HORIZONS[-1]:,} it loses {ucb[0]:.2g} times what MEB loses in the standard setting, and {ucb[1]:.2g} times in "
-                "the clipped one: a warm-up and a floor of t^(-1/3) are a high price where the bias is small."
+                "the clipped one: where the bias is small, a warm-up and a floor of t^(-1/3) cost more than they gain."
             ),
             table=Table(["", "slope of log regret on log T", "the bound's rate", f"regret at T = {HORIZONS[-1]:,}"], rows),
             pictures={"rates": picture(draw(table, known))},
@@ -127,9 +128,8 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def draw(table: "pd.DataFrame", known: theory.Constants) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    """Regret against the horizon on log scales, a panel for each setting."""
+    figure = canvas(9.6, 4.2)
     for axes, setting in zip(figure.subplots(1, 2), theory.SETTINGS, strict=True):
         for i, (policy, own) in enumerate(table[table["setting"] == setting].groupby("policy", sort=False)):
             label = f"{policy}: slope {slope(own)[0]:.2f}"
@@ -143,7 +143,6 @@ def draw(table: "pd.DataFrame", known: theory.Constants) -> "matplotlib.figure.F
         axes.set_xlabel("horizon T")
         axes.set_ylabel("regret over T rounds")
         axes.set_title(f"{setting} setting", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
+        plain(axes)
         axes.legend(frameon=False, fontsize=9)
     return figure

@@ -1,6 +1,6 @@
-"""Table 1: average regret in the synthetic environment (a) and in HeartSteps V1 (b), under two protocols.
+"""The experiments "table1a" and "table1b": average regret in the synthetic environment (a) and in HeartSteps V1 (b).
 
-`published` is what the printed numbers turn out to be, `as_written` what the paper's text says; see the sentences in `NOTES`.
+There are two protocols. `published` reproduces the printed numbers, `as_written` follows the text of the paper; see `SETTINGS`.
 """
 
 import hashlib
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from mebandit import checks, schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell
+from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
-from mebandit.reports.page import Section, Table, picture
+from mebandit.reports.figures import canvas, legend_above, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -30,10 +32,10 @@ OURS, LEAST_SQUARES = "MEB-DR", "LS + intercept"
 LEARNERS = (*POLICIES, OURS)
 REFERENCES = ("uniform", ORACLE, "oracle on E[x|x̃]")
 RESTARTED = "RobustUCB, restarting"
-"""RobustUCB as its paper describes it, beside the column that is printed under its name"""
+"""RobustUCB as its own paper describes it; the printed column of that name is another policy"""
 
 REPLICATES_1A, REPLICATES_1B = 100, 222
-"""in (b) the users differ more than the runs do: each of the 37 comes six times"""
+"""in (b) each of the 37 users comes six times, since users differ more than runs do"""
 
 USERS = 37
 
@@ -67,13 +69,14 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where HeartSteps comes from: the built-in description, or the data."""
+class HeartStepsData:
+    """Where the users of HeartSteps come from: the built-in description, or the data."""
 
     csv: Path | None = None
+    """the cleaned data; None: the built-in description"""
 
     def world(self, *, noise_sd: float, burden_error_var: float, in_turn: bool) -> tuple[Environment, dict[str, Any]]:
-        """The environment and its settings, by which its results are known."""
+        """The environment, and the settings that its results are stored under."""
         options: dict[str, Any] = {"noise_sd": noise_sd, "burden_error_var": burden_error_var}
         if self.csv is None:
             return HeartSteps(**options), {"kind": "HeartSteps"} | options
@@ -86,21 +89,22 @@ class Source:
         return environment, {"kind": "HeartSteps", "data": digest, "in_turn": in_turn} | options
 
 
-def cells_1a(protocol: str, *, replicates: int, seed: int, horizon: int = 50_000) -> list[Cell]:
+def cells_1a(protocol: str, *, replicates: int, seed: int, horizon: int = 50_000) -> list[SimulationCell]:
     """The nine cells of Table 1(a)."""
     cells = []
     for sigma_eta, sigma_e2 in TABLE_1A:
         noise_sd = sigma_eta if protocol == "published" else sqrt(sigma_eta)
-        environment = Gaussian(error_cov=sigma_e2, noise_sd=noise_sd)
-        policies = _policies_1a(protocol, sigma_eta, horizon)
         cells.append(
-            Cell(
-                name=f"1(a) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}",
-                environment=environment,
-                policies={policy.name: policy for policy in policies},
-                simulation={"horizon": horizon, "replicates": replicates, "seed": seed, "floor": FLOOR},
-                settings={"kind": "Gaussian", "error_cov": sigma_e2, "noise_sd": noise_sd},
+            simulated(
+                f"1(a) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}",
+                Gaussian(error_cov=sigma_e2, noise_sd=noise_sd),
+                _policies_1a(protocol, sigma_eta, horizon),
                 labels={"protocol": protocol, "sigma_eta": sigma_eta, "sigma_e2": sigma_e2},
+                settings={"kind": "Gaussian", "error_cov": sigma_e2, "noise_sd": noise_sd},
+                horizon=horizon,
+                replicates=replicates,
+                seed=seed,
+                floor=FLOOR,
             )
         )
     return cells
@@ -131,7 +135,7 @@ def _policies_1a(protocol: str, sigma_eta: float, horizon: int) -> list[Any]:
     ]
 
 
-def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> list[Cell]:
+def cells_1b(protocol: str, *, source: HeartStepsData, replicates: int, seed: int) -> list[SimulationCell]:
     """The nine cells of Table 1(b)."""
     published = protocol == "published"
     horizon = 5000 if published else 2500
@@ -139,26 +143,23 @@ def cells_1b(protocol: str, *, source: Source, replicates: int, seed: int) -> li
     for sigma_eta, sigma_e2 in TABLE_1B:
         noise_sd = sigma_eta if published else sqrt(sigma_eta)
         environment, settings = source.world(noise_sd=noise_sd, burden_error_var=sigma_e2, in_turn=published)
-        policies = _policies_1b(protocol, noise_sd, sigma_eta, horizon)
         cells.append(
-            Cell(
-                name=f"1(b) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}{'' if source.csv is None else ' data'}",
-                environment=environment,
-                policies={policy.name: policy for policy in policies},
-                simulation={
-                    "horizon": horizon,
-                    "replicates": replicates,
-                    "seed": seed,
-                    "floor": 0.0 if published else FLOOR,
-                    "milestones": [2500],
-                },
-                settings=settings,
+            simulated(
+                f"1(b) {protocol} σ_η={sigma_eta:g} σ_ε²={sigma_e2:g}{'' if source.csv is None else ' data'}",
+                environment,
+                _policies_1b(protocol, noise_sd, sigma_eta, horizon),
                 labels={
                     "protocol": protocol,
                     "source": "description" if source.csv is None else "data",
                     "sigma_eta": sigma_eta,
                     "sigma_e2": sigma_e2,
                 },
+                settings=settings,
+                horizon=horizon,
+                replicates=replicates,
+                seed=seed,
+                floor=0.0 if published else FLOOR,
+                milestones=[2500],
             )
         )
     return cells
@@ -194,6 +195,7 @@ def score_1a(own: "pd.DataFrame", protocol: str) -> "pd.DataFrame":
 
 
 def score_1b(own: "pd.DataFrame", protocol: str) -> "pd.DataFrame":
+    """The same for Table 1(b)."""
     if protocol == "as_written":
         return own.pivot(index="replicate", columns="policy", values="clipped_regret")
     total = own.assign(total=own["standard_regret"] * own["time"]).pivot(index=["replicate", "policy"], columns="time", values="total")
@@ -203,7 +205,7 @@ def score_1b(own: "pd.DataFrame", protocol: str) -> "pd.DataFrame":
 def tabulate(
     data: CellData, published: dict[tuple[float, float], tuple[float, ...]], score: "Callable[[pd.DataFrame, str], pd.DataFrame]"
 ) -> "pd.DataFrame":
-    """A row per cell and policy: mean, spread, the published number, and where it is the same quantity the difference from it.
+    """A row per cell and policy: mean, standard deviation, the published number and, where it is the same quantity, the difference.
 
     The difference is in combined standard errors, that of the published mean of 100 runs taken as our standard deviation / √100.
     """
@@ -223,35 +225,41 @@ def tabulate(
     return pd.DataFrame(rows)
 
 
-def cells_of_1a(options: Options) -> list[Cell]:
+def cells_of_1a(options: PaperOptions) -> list[SimulationCell]:
+    """The cells of Table 1(a) in the protocols that the user chose."""
     shape = {"replicates": options.replicates_or(REPLICATES_1A), "seed": options.seed}
     return [cell for protocol in options.protocols for cell in cells_1a(protocol, **shape)]
 
 
-def cells_of_1b(options: Options) -> list[Cell]:
-    sources = [Source()] + ([Source(options.heartsteps_csv)] if options.heartsteps_csv is not None else [])
+def cells_of_1b(options: PaperOptions) -> list[SimulationCell]:
+    """The cells of Table 1(b) in the protocols that the user chose, from the description and from the data if there are any."""
+    sources = [HeartStepsData()] + ([HeartStepsData(options.heartsteps_csv)] if options.heartsteps_csv is not None else [])
     shape = {"replicates": options.replicates_or(REPLICATES_1B), "seed": options.seed}
     return [cell for protocol in options.protocols for source in sources for cell in cells_1b(protocol, source=source, **shape)]
 
 
 def table_1a(data: CellData) -> "pd.DataFrame":
+    """Table 1(a) beside the published numbers."""
     return tabulate(data, TABLE_1A, score_1a)
 
 
 def table_1b(data: CellData) -> "pd.DataFrame":
+    """Table 1(b) beside the published numbers."""
     return tabulate(data, TABLE_1B, score_1b)
 
 
 def sections_1a(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """The report of Table 1(a)."""
     return _sections("table1a", table)
 
 
 def sections_1b(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """The report of Table 1(b)."""
     return _sections("table1b", table)
 
 
 def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
-    """One section per protocol and source: ours with standard errors, the published numbers, and the best learner marked."""
+    """A section for each protocol and source: our numbers with standard errors, the published ones, and the best learner in bold."""
     groups = [column for column in ("protocol", "source") if column in table.columns]
     found = []
     for key, part in table.groupby(groups, sort=False):
@@ -272,12 +280,12 @@ def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
 
 
 def noise_name(protocol: str) -> str:
-    """What the column of reward noise is: the published tables use it as a standard deviation."""
+    """The header of the column of reward noise: the published protocol uses it as a standard deviation."""
     return "σ_η" if protocol == "published" else "σ_η²"
 
 
 def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
-    """Rows are cells, columns policies; an entry is ours ± its standard error, below it the published number and the difference."""
+    """Rows are cells, columns policies. An entry is our number ± standard error; below it, the published number and the difference."""
     comparable = bool(part["difference_se"].notna().any())  # then the scale is relative, and references mean nothing on it
     extra = [] if brief or comparable else [name for name in REFERENCES if (part["policy"] == name).any()]
     rows, best = [], set()
@@ -296,6 +304,7 @@ def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
 
 
 def _spreads(part: "pd.DataFrame") -> Table:
+    """All numbers of a section, a row for each cell and policy."""
     columns = ("sigma_eta", "sigma_e2", "policy", "mean", "std_dev", "std_error", "published", "difference_se", "replicates")
     rows = []
     for a, b, policy, *numbers, away, n in part[list(columns)].itertuples(index=False):
@@ -318,13 +327,13 @@ def _spreads(part: "pd.DataFrame") -> Table:
 
 
 def _finding(part: "pd.DataFrame", protocol: str) -> str:
-    """How near the published numbers are, and who is best."""
+    """How close our numbers are to the published ones, and which policy is best, in words."""
     own = part[part["policy"].isin(POLICIES)]
     cells = own.pivot(index=["sigma_eta", "sigma_e2"], columns="policy", values="mean")
     wins = (cells["MEB"] < cells[["TS", "UCB"]].min(axis=1)).sum()
     ours = part[part["policy"] == OURS].set_index(["sigma_eta", "sigma_e2"])["mean"]
     words = (
-        f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells, and {OURS}, ours, less than MEB in "
+        f"MEB has less regret than both TS and UCB in {wins} of {len(cells)} cells, and {OURS} (ours) less than MEB in "
         f"{(ours.loc[cells.index] < cells['MEB']).sum()}."
     )
     if protocol == "published":
@@ -352,12 +361,10 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
 
 
 def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    """Ours and the published numbers side by side, policy by policy, in the table's order of cells."""
-    from matplotlib.figure import Figure
-
+    """Our numbers and the published ones side by side, for each policy, in the order of the table."""
     comparable = bool(part["difference_se"].notna().any())
     levels = list(dict.fromkeys(part["sigma_e2"]))
-    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    figure = canvas(9.6, 3.3)
     for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
         own = part[part["sigma_e2"] == level]
         noises = list(dict.fromkeys(own["sigma_eta"]))
@@ -371,8 +378,7 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
         axes.set_xlabel(noise_name(str(part["protocol"].iloc[0])))
         axes.axhline(0, color="0.7", linewidth=1, zorder=0)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.25)
+        plain(axes, grid="y")
     figure.axes[0].set_ylabel("10 × regret, as published" if comparable else "average clipped regret")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=7, frameon=False, fontsize=9)
+    legend_above(figure, columns=7)
     return figure

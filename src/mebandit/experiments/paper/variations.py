@@ -1,6 +1,6 @@
-"""MEB under changed conditions, in the synthetic world: another Σe than the true one, rarer updates, more arms.
+"""The experiments "estimated-variance", "updates" and "k-arms": MEB with a wrong Σe, with rare updates, and with more actions.
 
-Each experiment is a list of variants that meet the same random numbers, compared at the horizon.
+Each experiment compares variants on the same random numbers, at the last round.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,13 @@ import numpy as np
 
 from mebandit import schedules
 from mebandit.environments import Environment, Estimated, Gaussian, Misreported
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell, described
+from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
-from mebandit.reports.page import Section, Table, picture
-from mebandit.simulation.results import draw_policies
+from mebandit.reports.figures import canvas, draw_policies, legend_beside, picture, plain
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -61,22 +62,16 @@ THETA = (
     (6.0, 6.0, 5.0, 4.0, 4.0),
     (4.0, 4.0, 6.0, 5.0, 6.0),
 )
-"""the paper's two arms, then others of the same kind: entries 4 to 6 with sum 25, so that no arm is best at the mean context"""
+"""the two actions of the paper, then others of the same kind: entries 4 to 6 with sum 25, so that no action is best at the mean context"""
 
 
-def _cell(name: str, environment: Environment, policies: list[LinearPolicy], options: Options, **labels: Any) -> Cell:
-    return Cell(
-        name=name,
-        environment=environment,
-        policies={policy.name: policy for policy in policies},
-        simulation={"horizon": HORIZON, "replicates": options.replicates_or(REPLICATES), "seed": options.seed},
-        settings=described(environment),
-        labels=labels,
-    )
+def _cell(name: str, environment: Environment, policies: list[LinearPolicy], options: PaperOptions, **labels: Any) -> SimulationCell:
+    setup: dict[str, Any] = {"horizon": HORIZON, "replicates": options.replicates_or(REPLICATES), "seed": options.seed}
+    return simulated(name, environment, policies, labels=labels, **setup)
 
 
 def _tabulate(data: CellData, labels: list[str]) -> "pd.DataFrame":
-    """labels, policy, mean and std_error of average clipped regret, mean estimation error of the worst arm, replicates, horizon."""
+    """A row per label and policy: mean and standard error of average clipped regret, and the estimation error of the worst action."""
     import pandas as pd
 
     rows = []
@@ -88,7 +83,7 @@ def _tabulate(data: CellData, labels: list[str]) -> "pd.DataFrame":
 
 
 def _paired(first: "pd.Series[float]", second: "pd.Series[float]") -> str:
-    """The mean difference on common random numbers ± its standard error."""
+    """The mean difference ± its standard error, on common random numbers."""
     difference = first - second
     return f"{difference.mean():+.4f} ± {difference.std(ddof=1) / sqrt(len(difference)):.4f}"
 
@@ -96,7 +91,7 @@ def _paired(first: "pd.Series[float]", second: "pd.Series[float]") -> str:
 # ---- estimated error variance ------------------------------------------------------------------------------------------
 
 
-def variance_cells(options: Options) -> list[Cell]:
+def variance_cells(options: PaperOptions) -> list[SimulationCell]:
     world = Gaussian(error_cov=ERROR_VAR)
     return [_cell(f"reported: {name}", wrap(world), [meb(2, 5)], options, reported=name) for name, wrap in REPORTS.items()]
 
@@ -134,9 +129,9 @@ def variance_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
             ),
             finding=(
                 f"Auxiliary data that grows costs {growing:+.4f} per round against a known Σe, {still:+.4f} if it stays at 20 pairs. With "
-                f"the true Σe the worst arm's θ̂ ends {own['estimation_error'][KNOWN]:.2f} away from θ; with a wrong one {errors}. At × 2 "
-                "the corrected Gram matrix is singular here and the guard steps in, with spikes on the way (see the figure). Least "
-                f"regret: {best}."
+                f"the true Σe the last error of θ̂ is {own['estimation_error'][KNOWN]:.2f} for the worst action; with a wrong one {errors}. "
+                "At × 2 the corrected Gram matrix is singular here and the guard stabilises it; the figure shows spikes before that. "
+                f"Least regret: {best}."
             ),
             table=Table(["reported", "clipped regret", "above x̃-oracle", "against known Σe", "error of θ̂"], rows),
             pictures={"estimated_variance": picture(_draw_by(data.curves[data.curves["policy"] == "MEB"], "reported", "estimation_error"))},
@@ -147,7 +142,7 @@ def variance_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 # ---- infrequent updates ------------------------------------------------------------------------------------------------
 
 
-def update_cells(options: Options) -> list[Cell]:
+def update_cells(options: PaperOptions) -> list[SimulationCell]:
     policies = [meb(2, 5, refit=refit, name=name) for name, refit in REFITS.items()]
     return [_cell("updates", Gaussian(error_cov=ERROR_VAR), policies, options, world="synthetic")]
 
@@ -195,7 +190,7 @@ def update_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 # ---- more arms ---------------------------------------------------------------------------------------------------------
 
 
-def arm_cells(options: Options) -> list[Cell]:
+def arm_cells(options: PaperOptions) -> list[SimulationCell]:
     def policies(k: int) -> list[LinearPolicy]:
         return [meb(k, 5), meb_naive(k, 5), lin_ucb(k, 5), thompson(k, 5), meb_dr(k, 5)]
 
@@ -219,16 +214,16 @@ def arm_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
     fewest = table[table["policy"] == "MEB"].set_index("n_actions")["estimation_error"]
     return [
         Section(
-            title="More arms (App. C)",
+            title="More actions (App. C)",
             setting=(
-                f"The synthetic world, σ_ε² = {ERROR_VAR:g}, with K arms and {HORIZON:,} rounds; the paper's two arms and others of the "
+                f"The synthetic world, σ_ε² = {ERROR_VAR:g}, with K actions and {HORIZON:,} rounds: the paper's two, and others of the "
                 "same kind. The floor is min(0.2, 1/(2K))."
             ),
             finding=(
                 f"Above the x̃-oracle MEB loses {above['MEB'].min():.3f} to {above['MEB'].max():.3f} per round, {share.min():.0%} to "
                 f"{share.max():.0%} of what UCB loses; at K = {ARMS[-1]} the order from best to worst is {order}. With a floor of 1/(2K) "
-                f"an arm is seen more rarely and weighted more: MEB's worst arm is {fewest[ARMS[0]]:.2f} away from its θ at K = {ARMS[0]} "
-                f"and {fewest[ARMS[-1]]:.2f} at K = {ARMS[-1]}."
+                "an action is taken more rarely and weighted more: the error of MEB's θ̂ for the worst action is "
+                f"{fewest[ARMS[0]]:.2f} at K = {ARMS[0]} and {fewest[ARMS[-1]]:.2f} at K = {ARMS[-1]}."
             ),
             table=Table(["K", *names], rows, best),
             pictures={"k_arms": picture(_draw_arms(mean, se))},
@@ -240,22 +235,18 @@ def arm_sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def _draw_by(curves: "pd.DataFrame", column: str, measure: str) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
     own = curves[(curves["measure"] == measure) & (curves["time"] >= 50)].drop(columns="policy" if column != "policy" else [])
-    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
+    figure = canvas(8.6, 4.2)
     axes = figure.subplots()
     draw_policies(axes, own.rename(columns={column: "policy"}), log_scale=measure == "estimation_error")
     axes.set_xscale("log")
-    axes.set_ylabel({"clipped_regret": "average clipped regret", "estimation_error": "error of θ̂, worst arm"}[measure])
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set_ylabel({"clipped_regret": "average clipped regret", "estimation_error": "error of θ̂, worst action"}[measure])
+    legend_beside(axes)
     return figure
 
 
 def _draw_arms(mean: "pd.DataFrame", se: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    figure = canvas(7.2, 4.0)
     axes = figure.subplots()
     marks = iter(["s:", "^--", "v--"])
     for policy in mean.columns:
@@ -263,10 +254,9 @@ def _draw_arms(mean: "pd.DataFrame", se: "pd.DataFrame") -> "matplotlib.figure.F
         style: Mapping[str, Any] = {"color": "0.5", "fmt": next(marks), "lw": 1} if grey else {"fmt": "o-"}
         axes.errorbar([log(k) for k in ARMS], mean[policy], yerr=2 * se[policy], label=policy, ms=5, **style)
     axes.set_xticks([log(k) for k in ARMS], [str(k) for k in ARMS])
-    axes.set_xlabel("number of arms K")
+    axes.set_xlabel("number of actions K")
     axes.set_ylabel("average clipped regret")
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plain(axes)
+    legend_beside(axes)
     return figure

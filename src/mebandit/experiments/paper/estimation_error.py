@@ -1,13 +1,14 @@
-"""The figures of estimation error: |θ̂_1 - θ_1| over time in the nine cells of each environment, from the cells of Table 1."""
+"""The experiment "figures": the estimation error |θ̂_1 - θ_1| over time, in the nine cells of each environment of Table 1."""
 
 from typing import TYPE_CHECKING
 
 from mebandit.experiments.paper import table1
-from mebandit.experiments.paper.options import Options
+from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
-from mebandit.experiments.spec import Cell
-from mebandit.reports.page import Section, Table, picture
-from mebandit.simulation.results import draw_policies
+from mebandit.experiments.spec import SimulationCell
+from mebandit.reports.figures import canvas, draw_policies, legend_above, picture
+from mebandit.reports.page import Section
+from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -18,12 +19,13 @@ LAST = {"table1a": 50_000, "table1b": 2_500}
 """the paper's figures end here"""
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: PaperOptions) -> list[SimulationCell]:
+    """The cells of Table 1."""
     return [*table1.cells_of_1a(options), *table1.cells_of_1b(options)]
 
 
 def table(data: CellData) -> "pd.DataFrame":
-    """The curves of arm 1: table, protocol, source, sigma_eta, sigma_e2, policy, time, mean, std_error."""
+    """The curves of action 1, a row per cell, policy and recorded round."""
     curves = data.curves
     own = curves[(curves["measure"] == "estimation_error_1") & curves["policy"].isin(POLICIES)].copy()
     own.insert(0, "table", own["source"].isna().map({True: "table1a", False: "table1b"}))
@@ -32,6 +34,7 @@ def table(data: CellData) -> "pd.DataFrame":
 
 
 def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
+    """A section for each environment and protocol."""
     found = []
     for (name, protocol, source), part in table.groupby(["table", "protocol", "source"], sort=False, dropna=False):
         where = "synthetic environment" if source != source else f"HeartSteps V1, from the {source}"
@@ -50,7 +53,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                     f"of Table 1({str(name)[-1]}). The table has the last round."
                 ),
                 finding=(
-                    f"MEB ends nearer to θ_1 than TS and UCB, which share one estimator, in {nearer[0]} of {len(last)} cells, and nearer "
+                    f"MEB ends closer to θ_1 than TS and UCB, which share one estimator, in {nearer[0]} of {len(last)} cells, and closer "
                     f"than MEB-naive in {nearer[1]}. At the largest error variance the error of the better of TS and UCB is "
                     f"{ratio.min():.2g} to {ratio.max():.2g} times MEB's."
                 ),
@@ -62,12 +65,10 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 
 def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
-    """The paper's arrangement: rows σ_ε², columns the reward noise."""
-    from matplotlib.figure import Figure
-
+    """The figure as the paper arranges it: rows are σ_ε², columns the reward noise."""
     noise = table1.noise_name(str(part["protocol"].iloc[0]))
     columns, rows = (list(dict.fromkeys(sorted(part[name]))) for name in ("sigma_eta", "sigma_e2"))
-    figure = Figure(figsize=(9.6, 7.6), layout="constrained")
+    figure = canvas(9.6, 7.6)
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="col")
     for i, sigma_e2 in enumerate(rows):
         for j, sigma_eta in enumerate(columns):
@@ -76,5 +77,5 @@ def draw(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
             grid[i, j].set_xlabel("round" if i == len(rows) - 1 else "")
             grid[i, j].set_title(f"{noise} = {sigma_eta:g}" if i == 0 else "", fontsize=10)
         grid[i, 0].set_ylabel(f"σ_ε² = {sigma_e2:g}\n|θ̂_1 - θ_1|")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(POLICIES), frameon=False)
+    legend_above(figure, columns=len(POLICIES))
     return figure

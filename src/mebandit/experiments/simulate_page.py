@@ -1,11 +1,12 @@
-"""The report page of `mebandit simulate`: a table and a figure per cell."""
+"""The report page of `mebandit simulate`: a table and a figure for each cell."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.experiments.spec import Cell
-from mebandit.reports.page import Page, Table
+from mebandit.experiments.spec import SimulationCell
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
 from mebandit.runtime.files import write_whole
 from mebandit.simulation.results import draw_curves
 
@@ -13,8 +14,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def write_report(curves: "pd.DataFrame", cells: Sequence[Cell], folder: Path, *, command: str, seconds: float) -> Path:
-    """One section per cell: regret and estimation error at the horizon, and the regret's curves."""
+def write(curves: "pd.DataFrame", cells: Sequence[SimulationCell], folder: Path, *, command: str, seconds: float) -> Path:
+    """Write report.html: for each cell regret and estimation error at the last round, and the curves of regret.
+
+    Args:
+        curves: The curves of all cells.
+        cells: The cells.
+        folder: Where to write.
+        command: The command that made the page.
+        seconds: How long it took.
+    """
     simulation = cells[0].simulation
     page = Page("Simulation")
     page.text(
@@ -38,5 +47,6 @@ def write_report(curves: "pd.DataFrame", cells: Sequence[Cell], folder: Path, *,
 
 
 def _entry(last: "pd.DataFrame", policy: str, measure: str) -> str:
+    """A mean with its standard error."""
     mean, se = (float(last[column].loc[(policy, measure)]) for column in ("mean", "std_error"))
     return f"{mean:.4f} ({se:.4f})" if mean == mean else ""

@@ -1,0 +1,83 @@
+"""Error messages name what the user typed: options on the command line, arguments in Python."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import mebandit as mb
+from mebandit.checks import Refusal
+from mebandit.cli.naming import in_options
+from mebandit.cli.terminal import commands
+
+COMMAND = click.Command(
+    "example",
+    params=[
+        click.Argument(["log"], nargs=-1),
+        click.Option(["--n-actions"], type=int),
+        click.Option(["--error-cov"]),
+        click.Option(["--action"]),
+        click.Option(["--policy", "policies"], multiple=True),
+        click.Option(["--intercept"], is_flag=True),
+        click.Option(["--floor"], type=float),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "sentence"),
+    [
+        (Refusal("n_actions", "be at least 2", "1"), "--n-actions must be at least 2; got 1."),
+        (Refusal("error_cov[3]", "be symmetric", "another"), "--error-cov[3] must be symmetric; got another."),
+        (Refusal("n_actions and floor", "fit", "2 and 1"), "--n-actions and --floor must fit; got 2 and 1."),
+        (Refusal("policy 'a'", "be known", "none"), "--policy 'a' must be known; got none."),
+        (Refusal("log", "exist", "none"), "LOG must exist; got none."),
+        (Refusal("the error", "be known", "no error_cov", "Give floor=1."), "the error must be known; got no --error-cov. Give --floor 1."),
+        (Refusal("x", "fit", "y", "Take floor=0.1 or intercept=True."), "x must fit; got y. Take --floor 0.1 or --intercept."),
+        # English words, contents of files, paths and calls stay as they are.
+        (Refusal("theta of action 1", "be identified", "1"), "theta of action 1 must be identified; got 1."),
+        (Refusal("the action", "be one of the log", "error_cov.csv"), "the action must be one of the log; got error_cov.csv."),
+        (Refusal("unit", "be a column", "'n_actions'", "Or n_actions()."), "unit must be a column; got 'n_actions'. Or n_actions()."),
+    ],
+)  # fmt: skip
+def test_arguments_become_options(refusal: Refusal, sentence: str) -> None:
+    assert str(in_options(refusal, COMMAND)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (
+            ["plan", "--effect", "0", "--dim", "3", "--error-cov", "0.5"],
+            r"^--effect must differ from 0.* Ask for a --half-width instead\.$",
+        ),
+        (["plan", "--effect", "1", "--dim", "3"], r"^--error-cov must .* --error-cov 0\.0\.$"),
+        (["simulate", "none.toml"], r"^SPEC must be a readable file; got none\.toml"),
+        (["journal", "check", "none.jsonl"], r"none\.jsonl"),
+    ],
+)
+def test_a_command_refuses_in_its_own_options(typed: list[str], sentence: str) -> None:
+    found = CliRunner().invoke(commands, typed).exception
+    assert isinstance(found, mb.MebanditError)
+    with pytest.raises(type(found), match=sentence):
+        raise found
+
+
+def test_a_process_refuses_in_options_where_python_names_arguments(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("x0,action,reward,propensity\n" + "1.5,1,0.5,0.5\n2.5,0,0.5,0.5\n" * 20)
+    arguments = ["fit", "log.csv", "--predicted", "x0", "--error-cov=-1"]
+    done = subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "mebandit: --error-cov must be positive semidefinite; got a matrix with the eigenvalue -1.\n"
+    with pytest.raises(mb.InvalidInput, match=r"^error_cov must be positive semidefinite"):
+        mb.fit(tmp_path / "log.csv", predicted="x0", error_cov=-1)
+
+
+def test_the_first_screen_lists_every_command_under_a_heading() -> None:
+    lines = CliRunner().invoke(commands, ["--help"]).output.splitlines()
+    for name in commands.commands:
+        assert sum(line.startswith(f"  {name} ") for line in lines) == 1, name
+    assert max(map(len, lines)) <= 80
