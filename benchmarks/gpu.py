@@ -129,7 +129,7 @@ def other_worlds(horizon: int = 2000, replicates: int = 200) -> Table:
     stress = worlds(1.0)
     asked: dict[str, tuple[Environment, list[LinearPolicy]]] = {
         "HeartSteps": (HeartSteps(), [mb.meb(2, 7), mb.meb_dr(2, 7), mb.thompson(2, 7)]),
-        "five arms": (stress["five arms"], [mb.meb(5, 5), mb.thompson(5, 5)]),
+        "five actions": (stress["five actions"], [mb.meb(5, 5), mb.thompson(5, 5)]),
         "error level by user": (stress["error level by user"], [mb.meb_dr(2, 5)]),
         "drifting θ": (stress["drifting θ"], [mb.meb(2, 5)]),
         "heavy-tailed error": (stress["heavy-tailed error"], [mb.lin_ucb(2, 5)]),
@@ -174,7 +174,7 @@ def sections() -> Iterator[str]:
     words, ties = table_1a()
     yield "## Table 1(a)\n\n" + words + "\n\n" + ties.as_markdown()
     yield "## Other environments"
-    yield f"200 replicates, T = 2000: regret against a benchmark with a floor of {FLOOR}, which for five arms is uniform play."
+    yield f"200 replicates, T = 2000: regret against a benchmark with a floor of {FLOOR}, which for five actions is uniform play."
     yield other_worlds().as_markdown()
     yield "## Oracles against closed forms\n\n" + closed_forms().as_markdown()
 

@@ -47,7 +47,8 @@ class Threshold:
 
 
 def main() -> None:
-    policies = [Threshold(name=f"threshold, {m.method}", memory=m, rho=RHO) for m in (mb.meb(2, 1), mb.meb_naive(2, 1), mb.greedy(2, 1))]
+    memories = mb.meb(2, 1), mb.meb_naive(2, 1), mb.greedy(2, 1)
+    policies = [Threshold(name=f"threshold, {memory.estimator.method}", memory=memory, rho=RHO) for memory in memories]
     for policy in policies:
         mb.check_policy(policy)
     results = mb.simulate(

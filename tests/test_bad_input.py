@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import mebandit as mb
 from mebandit.cli.terminal import commands
 from mebandit.environments import Gaussian, HeartSteps
+from mebandit.experiments.spec import cells_of
 from mebandit.policies import Policy, states
 from mebandit.runtime import files
 
@@ -177,7 +178,7 @@ CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
     ("floor", lambda: mb.meb(2, 5, floor=NAN)),
     ("floor", lambda: mb.lin_ucb(2, 5, floor=-0.1)),
     ("n_actions", lambda: mb.meb(1, 5)),
-    ("intercept", lambda: mb.meb(2, 60, intercept=-1)),
+    ("intercept", lambda: mb.meb(2, 60, intercept=-1)),  # type: ignore[arg-type]
     ("epoch", lambda: mb.robust_ucb(2, 5, horizon=10, epoch=0)),
     ("gamma", lambda: mb.robust_ucb(2, 5, horizon=10, gamma=2.0)),
     ("policy", lambda: mb.Learner(mb.meb)),  # type: ignore[arg-type]
@@ -190,10 +191,10 @@ CONFIGURATIONS: list[tuple[str, Callable[[], object]]] = [
     ("dim", lambda: mb.meb(2, 0)),
     ("ridge", lambda: mb.lin_ucb(2, 5, ridge=0.0)),
     ("width", lambda: mb.thompson(2, 5, width=-1.0)),
-    ("warmup", lambda: mb.meb(2, 5, warmup=1.5)),
+    ("warmup", lambda: mb.meb(2, 5, warmup=1.5)),  # type: ignore[arg-type]
     ("refit", lambda: mb.meb(2, 5, refit=0)),
     ("stabilizer", lambda: mb.meb(2, 5, stabilizer=(0.5, 0.5, 0.5))),
-    ("options", lambda: mb.meb(2, 5, flor=0.1)),
+    ("policy meb", lambda: cells_of({"simulation": {"horizon": 10}, "policy": [{"kind": "meb", "flor": 0.1}]})),
     ("theta", lambda: mb.oracle(2, 5, theta=[[1.0]])),
     ("horizon", lambda: mb.standard(0, 5)),
     ("floor", lambda: mb.clipped(0.6, 100, 5)),

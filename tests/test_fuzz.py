@@ -149,7 +149,7 @@ def test_a_state_file_cannot_point_anywhere(tmp_path: Path) -> None:
 
 def test_a_policy_needs_a_budget_and_room() -> None:
     with pytest.raises(mb.InvalidInput, match="n_budgets must be a whole number from 1 to 1000; got 0"):
-        mb.policies.LinearPolicy(name="x", n_actions=2, dim=2, method="ridge", rule="robust", n_budgets=0)
+        mb.policies.Robust(epoch=1, n_budgets=0, gamma=0.0)
     with pytest.raises(mb.InvalidInput, match="n_actions and dim must make a memory"):
         mb.meb(10**9, 2)
 

@@ -1,7 +1,7 @@
-"""Schedules: numbers and yes-or-no answers that depend on the round t = 1, 2, 3, ...
+"""Schedules: numbers, or yes and no, as functions of the round t = 1, 2, 3, ...
 
-Any callable t -> value is a schedule; those of this file are frozen dataclasses, so they compare, print as their own constructor
-call and save. `written_out` turns any of them into an array for a stretch of rounds, which is what the simulator reads.
+Any callable t -> value is a schedule. Those of this file are frozen dataclasses: they can be compared and saved, and print as their
+constructor call. `written_out` turns a schedule into an array for a stretch of rounds, which is what the simulator reads.
 """
 
 import math
@@ -17,12 +17,12 @@ from mebandit.values import Floats, Integers
 Schedule = Callable[[int], float]
 
 LAST = 2**62
-"""no round comes later"""
+"""the last round that is possible"""
 
 
 @dataclass(frozen=True)
 class Power:
-    """p0(t) = min(cap, scale t^exponent); Corollary 2.1 (i) has exponent -1/3 and cap 1/2, or 1/K for K arms."""
+    """p0(t) = min(cap, scale t^exponent); Corollary 2.1 (i) has exponent -1/3 and cap 1/2, or 1/K for K actions."""
 
     exponent: float
     cap: float
@@ -41,7 +41,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Steps:
-    """values[i] for t <= until[i], the last value after all of them. Explore-then-commit is Steps((2500,), (0.5, 0.0))."""
+    """values[i] for until[i - 1] < t <= until[i], and the last value after that. Explore, then commit: Steps((2500,), (0.5, 0.0))."""
 
     until: tuple[int, ...]
     values: tuple[float, ...]
@@ -62,7 +62,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Smallest:
-    """min over several floors, each a number or a schedule."""
+    """The smallest of several floors, each a number or a schedule."""
 
     floors: tuple[float | Schedule, ...]
 
@@ -130,7 +130,7 @@ class At:
 
 @dataclass(frozen=True)
 class Until:
-    """Refit as `inner` says, and never after the given round: the fit is then frozen."""
+    """Refit as the schedule `inner` says up to the round `last`, and never after it: the fit is then frozen."""
 
     last: int
     inner: Callable[[Any], Any] = EveryRound()
@@ -180,7 +180,7 @@ def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Pres
 
 
 def evaluate(schedule: Callable[[Any], Any], t: Any) -> Any:
-    """schedule(t) for one round or for an array of them; a schedule of your own is asked round by round."""
+    """schedule(t) for one round or for an array of rounds; a schedule of your own is called once for each round."""
     if np.ndim(t) == 0:
         return schedule(int(t))
     return schedule(t) if type(schedule).__module__ == __name__ else np.array([schedule(int(i)) for i in t])
@@ -192,7 +192,7 @@ def written_out(schedule: Callable[[Any], Any], times: Integers, dtype: type = f
 
 
 def floors(floor: float | Schedule, times: Integers, n_actions: int) -> Floats:
-    """A floor, a number or a schedule, written out and checked: each value in [0, 1/K]."""
+    """A floor, given as a number or a schedule, as an array with one checked value in [0, 1/K] for each round."""
     values: Floats = written_out(floor, times) if callable(floor) else np.full(times.size, float(floor))
     bad = ~((values >= 0) & (values <= 1 / n_actions + 1e-12))
     if bad.any():
@@ -202,7 +202,7 @@ def floors(floor: float | Schedule, times: Integers, n_actions: int) -> Floats:
 
 
 def log_spaced(horizon: int, points: int = 200) -> Integers:
-    """About `points` different rounds from 1 to the horizon, evenly spaced on a log scale, both ends included."""
+    """About `points` different rounds from 1 to the horizon, both included, evenly spaced on a log scale."""
     return np.unique(np.round(np.geomspace(1, horizon, points)).astype(np.int64))
 
 

@@ -56,7 +56,7 @@ def test_the_pooled_estimate_is_that_of_the_pooled_sums() -> None:
     pooled = a.merge(b)
     np.testing.assert_array_equal(pooled.estimate().theta, b.merge(a).estimate().theta, "of two sites either order gives the same bits")
     sums = Moments(a.state.sums + b.state.sums, 2, 3)
-    found = solved_estimate(sums, method="meb", ridge=policy.ridge, guard=policy.guard, intercept=False)
+    found = solved_estimate(sums, method="meb", ridge=policy.estimator.ridge, guard=policy.estimator.guard, intercept=False)
     np.testing.assert_array_equal(pooled.estimate().theta, found.theta)
     np.testing.assert_array_equal(pooled.theta, found.theta)
 

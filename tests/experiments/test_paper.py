@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.experiments.paper import published, rates, table1, variations
+from mebandit.experiments.paper import published, rates, table1, updates
 from mebandit.experiments.paper.catalogue import EXPERIMENTS, run_experiments
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import run_cells
@@ -140,7 +140,7 @@ def test_wrong_options_are_refused_before_any_computing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path: Path) -> None:
-    cells = variations.update_cells(PaperOptions(replicates=2))
+    cells = updates.cells(PaperOptions(replicates=2))
     whole = run_cells(cells, tmp_path).replicates
     (damaged,) = (tmp_path / "cells").glob("*.replicates.csv")
     damaged.write_bytes(damaged.read_bytes()[:100])

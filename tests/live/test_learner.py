@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import inspect
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import kernels
+from mebandit.measurement import from_confusion, from_known, from_validation, from_variances
 from mebandit.policies import LinearPolicy, states
 from mebandit.values import Observation, Round
 from tests import reference
@@ -70,14 +72,13 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("make", [mb.meb, mb.meb_dr, mb.lin_ucb, mb.oracle, mb.robust_ucb])
-def test_a_desk_changes_nothing(make: Any, schedule: str) -> None:
-    """A policy that is at work on a desk decides and learns as it does step by step, whatever the order of the rewards."""
+def test_a_workspace_changes_nothing(make: Any, schedule: str) -> None:
+    """A policy at work in compiled code decides and learns as it does step by step, whatever the order of the rewards."""
     from tests.policies.test_policies import Stepwise
 
     needs: dict[Any, dict[str, Any]] = {mb.oracle: {"theta": np.eye(3)}, mb.robust_ucb: {"horizon": 50}}
-    options = SCHEDULES[schedule] | needs.get(make, {})
-    if make is mb.meb_dr:
-        options = {name: option for name, option in options.items() if name not in ("stabilizer", "correct_from")}
+    known = inspect.signature(make).parameters
+    options = {name: option for name, option in SCHEDULES[schedule].items() if name in known} | needs.get(make, {})
     policy, rng = make(3, 3, **options), np.random.default_rng(3)
     learners = [mb.Learner(policy, seed=2**40), mb.Learner(Stepwise(policy), seed=2**40)]
     waiting: list[int] = []
@@ -285,11 +286,80 @@ def test_a_state_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
     """As before there was a row for what the rewards say of the curve."""
     learner, path = mb.Learner(mb.meb_dr(2, 2), seed=1), tmp_path / "s.json"
     learner.save(path)
-    body = {name: part for name, part in json.loads(path.read_text()).items() if name != "sha256"}
-    body["state"] = states.to_plain(learner.state._replace(sums=learner.state.sums[:-1]))
+    rewrite(path, state=states.to_plain(learner.state._replace(sums=learner.state.sums[:-1])))
+    with pytest.raises(mb.LogError, match=r"s\.json, in which this is wrong: state\.sums must be a contiguous array of float64 of shape"):
+        mb.Learner.load(path)
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    """Change entries of a state file (None: take them out), and let its checksum match."""
+    body = {name: part for name, part in (json.loads(path.read_text()) | changes).items() if name != "sha256" and part is not None}
     path.write_text(json.dumps(body | {"sha256": hashlib.sha256(json.dumps(body).encode()).hexdigest()}))
-    with pytest.raises(mb.LogError, match=r"state file must hold a state of its policy; got one of other shapes in .*s\.json"):
-        mb.Learner.load(tmp_path / "s.json")
+
+
+def test_a_state_file_names_the_layout_of_its_memory(tmp_path: Path) -> None:
+    """Another layout is refused with what to do; a file of version 0.1.0, which names none, has the first."""
+    learner, path = mb.Learner(mb.meb(2, 2), seed=1), tmp_path / "s.json"
+    learner.learn(learner.decide([1.0, 0.5], 0.1), 1.0)
+    learner.save(path)
+    assert json.loads(path.read_text())["layout"] == kernels.layout.VERSION
+    rewrite(path, layout=kernels.layout.VERSION + 1)
+    with pytest.raises(
+        mb.LogError, match=r"must hold a memory of layout \d+; got layout \d+ in .*s\.json\. Recover the learner from its journal"
+    ):
+        mb.Learner.load(path)
+    rewrite(path, layout=None)
+    if kernels.layout.VERSION == 1:
+        assert states.same(mb.Learner.load(path).state, learner.state)
+    rewrite(path, layout=kernels.layout.VERSION, version=3)
+    with pytest.raises(mb.LogError, match="state file must be mebandit-learner version 1 or 2; got 'mebandit-learner' version 3"):
+        mb.Learner.load(path)
+
+
+BIASED = from_validation(
+    [[0.2 + 1.5 * x + e] for x, e in ((0.0, 0.3), (1.0, -0.4), (2.0, 0.2), (3.0, -0.1), (4.0, 0.1))] * 8,
+    [[0.0], [1.0], [2.0], [3.0], [4.0]] * 8,
+)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [from_known([0.3]), BIASED, from_confusion([[0.8, 0.2], [0.1, 0.9]], prevalence=[0.4, 0.6])],
+    ids=lambda model: model.kind,
+)
+@pytest.mark.parametrize("wrap", [False, True])
+def test_an_error_model_stands_for_a_covariance(tmp_path: Path, model: mb.measurement.ErrorModel, wrap: bool) -> None:
+    """The prediction is unbiased first; what is remembered, written and read back is that prediction with its covariance."""
+    from tests.policies.test_policies import Stepwise
+
+    policy: Any = Stepwise(mb.meb(2, model.dim)) if wrap else mb.meb(2, model.dim)
+    path, rng = tmp_path / "j.jsonl", np.random.default_rng(0)
+    with mb.Learner(policy, seed=3, journal=path) as learner:
+        by_hand, raw = mb.Learner(policy, seed=3), rng.normal(1, 1, (20, model.dim))
+        for t in range(20):
+            one, two = learner.decide(raw[t], model), by_hand.decide(model.unbias(raw[t]), model.error_cov)
+            assert one.propensities.tolist() == two.propensities.tolist()
+            learner.learn(one, float(np.sin(t)))
+            by_hand.learn(two, float(np.sin(t)))
+        assert states.same(learner.state, by_hand.state)
+    log = mb.read_journal(path)
+    np.testing.assert_array_equal(log.predicted, [model.unbias(x) for x in raw])
+    np.testing.assert_array_equal(log.error_cov, np.broadcast_to(model.error_cov, log.error_cov.shape))
+    with mb.Learner.recover(path, policy=policy if wrap else None) as again:
+        assert states.same(again.state, by_hand.state)
+
+
+def test_an_error_model_that_does_not_fit_is_refused() -> None:
+    learner = mb.Learner(mb.meb(2, 2), seed=1)
+    with pytest.raises(mb.InvalidInput, match="error_cov must be a model of 2 features; got one of 1"):
+        learner.decide([1.0, 2.0], from_known([0.3]))
+    with pytest.raises(mb.InvalidInput, match="predicted must be finite"):
+        learner.decide([1.0, np.nan], from_known([0.3, 0.2]))
+    rng = np.random.default_rng(1)
+    reported = from_variances(rng.uniform(0.1, 0.4, (50, 2)))
+    with pytest.raises(mb.InvalidInput, match=r"one of reported variances. Give the covariance of this prediction: model.covariances"):
+        learner.decide([1.0, 2.0], reported)
+    assert learner.decide([1.0, 2.0], reported.covariances([[0.2, 0.3]])[0]).id == 1
 
 
 def test_a_subclass_is_a_class_of_its_own() -> None:
@@ -297,7 +367,7 @@ def test_a_subclass_is_a_class_of_its_own() -> None:
         def propensities(self, state: Any, observation: Observation) -> reference.Floats:
             return np.array([1.0, 0.0])
 
-    policy = Always(name="always", n_actions=2, dim=1, method="ridge", rule="greedy", floor=0.0)
+    policy = Always(name="always", n_actions=2, dim=1, floor=0.0)
     assert mb.Learner(policy).decide([1.0], 0.1).propensities.tolist() == [1.0, 0.0]
     results = mb.simulate(mb.environments.Example21(), [policy], horizon=50, replicates=2, references=False)
     plain = mb.simulate(mb.environments.Example21(), [mb.greedy(2, 1, floor=0.0)], horizon=50, replicates=2, references=False)
@@ -365,7 +435,8 @@ def test_a_journal_gives_the_learner_back(tmp_path: Path) -> None:
         mb.Learner.recover(path)
     x = np.array([0.1, 0.2])
     twin = mb.Learner(policy, seed=4)
-    twin._state, twin._pending, twin.decided = learner.state, dict(learner._pending), learner.decided
+    twin._workspace.restore(learner.state, learner.learned)
+    twin._pending, twin.decided, twin.learned = dict(learner._pending), learner.decided, learner.learned
     expected = twin.decide(x, np.eye(2))
     learner.close()
     with pytest.raises(mb.LogError, match="journal must be open"):
@@ -489,12 +560,17 @@ def test_the_state_file_is_plain_json(tmp_path: Path) -> None:
     body = json.loads((tmp_path / "s.json").read_text())
     assert body["policy"] == {
         "type": "LinearPolicy",
-        "name": "MEB",
+        "version": 2,
         "n_actions": 2,
         "dim": 1,
-        "method": "meb",
-        "rule": "greedy",
+        "estimator": {"type": "MEB", "ridge": 1.0, "guard": "auto", "correct_from": 1, "context": None, "stabilizer": None},
+        "rule": {"type": "Greedy"},
         "floor": 0.3,
+        "warmup": 0,
+        "refit": 1,
+        "intercept": False,
+        "discount": 1.0,
+        "name": "MEB",
     }
 
 

@@ -8,9 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mebandit as mb
-from mebandit import kernels, schedules
+from mebandit import kernels, policies, schedules
 from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
-from mebandit.policies import LinearPolicy, bayes_oracle, states, uniform
+from mebandit.policies import (
+    MEB,
+    UCB,
+    BestLinear,
+    DoublyRobust,
+    Greedy,
+    LeastSquares,
+    LinearPolicy,
+    Naive,
+    Oracle,
+    RegressionCalibration,
+    Robust,
+    Switching,
+    Thompson,
+    Uniform,
+    bayes_oracle,
+    states,
+    uniform,
+)
 from mebandit.simulation.simulate import Trajectory
 from mebandit.values import LinearState, Observation, Round, Stretch
 from tests import reference
@@ -66,8 +84,10 @@ class Remembering(Stepwise):
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_keeps_the_contract(name: str, k: int, intercept: bool) -> None:
-    mb.check_policy(RECIPES[name](k, 2, intercept=intercept))
-    mb.check_policy(RECIPES[name](k, 2, intercept=intercept, floor=schedules.Power(-0.5, 0.3), warmup=3, refit=4))
+    learns = {} if name in ("oracle", "uniform") else {"intercept": intercept}
+    mb.check_policy(RECIPES[name](k, 2, **learns))
+    options = {"floor": schedules.Power(-0.5, 0.3)} | ({} if name == "uniform" else {"warmup": 3}) | (learns and learns | {"refit": 4})
+    mb.check_policy(RECIPES[name](k, 2, **options))
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "oracle"])
@@ -77,7 +97,8 @@ def test_every_recipe_keeps_the_contract(name: str, k: int, intercept: bool) -> 
     ids=["two-level error, skewed", "B.1", "HeartSteps"],
 )
 def test_stepwise_is_compiled_is_replayed_bit_for_bit(name: str, environment: Environment) -> None:
-    policy = RECIPES[name](2, environment.dim, refit=schedules.Steps((30,), (1, 0)) if name == "meb" else 1, intercept=name == "greedy")
+    options: dict[str, dict[str, Any]] = {"meb": {"refit": schedules.Steps((30,), (1, 0))}, "greedy": {"intercept": True}}
+    policy = RECIPES[name](2, environment.dim, **options.get(name, {}))
     rounds = 300
     tape = environment.tape(Stretch(3, 0, 0, 0, rounds))
     record_at, benchmark = schedules.log_spaced(rounds, 20), np.full(rounds, 0.2)
@@ -485,27 +506,75 @@ def test_meb_dr_has_less_regret(environment: Environment, of_meb: float, of_leas
         assert share <= most + 3 * spread, f"{share:.3f} ± {spread:.3f} of {other}"
 
 
-def test_contradictory_ingredients_are_refused() -> None:
-    with pytest.raises(mb.InvalidInput, match="context must be 'predicted' for least squares on x̃; got 'blp'"):
-        mb.greedy(2, 3, context="blp")
-    with pytest.raises(mb.InvalidInput, match="weights must be 'unit' where context is 'predicted'"):
-        mb.meb(2, 3, weights="precision")
-    with pytest.raises(mb.InvalidInput, match="context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'"):
-        mb.meb_dr(2, 3, context="kalman")
-    with pytest.raises(mb.InvalidInput, match="stabilizer must be left out for meb_dr"):
-        mb.meb_dr(2, 3, stabilizer=(0.5, 0.5))
-    with pytest.raises(mb.InvalidInput, match="correct_from must be 1 for meb_dr; got 5"):
-        mb.meb_dr(2, 3, correct_from=5)
-    with pytest.raises(mb.InvalidInput, match="method must be one of 'dr', 'rc', 'auto'; got 'meb'"):
-        mb.meb_dr(2, 3, method="meb")
-    with pytest.raises(mb.InvalidInput, match="context must be 'blp', 'ew_blp' or 'auto' for the method 'rc'; got 'predicted'"):
-        mb.meb_dr(2, 3, method="rc", context="predicted")
-    with pytest.raises(mb.InvalidInput, match="rule must be 'greedy' for the method 'dr'; got 'ucb'"):
-        LinearPolicy(name="x", n_actions=2, dim=3, method="dr", rule="ucb")
-    with pytest.raises(mb.InvalidInput, match="method must be 'ridge' for the rule 'robust'; got 'meb'"):
-        LinearPolicy(name="x", n_actions=2, dim=3, method="meb", rule="robust")
-    with pytest.raises(mb.InvalidInput, match=r"discount must be in \[0.5, 1\]; got 0.1"):
-        mb.meb_dr(2, 3, discount=0.1)
+def test_options_that_make_no_sense_together_cannot_be_written_down() -> None:
+    """An option that a part does not have is no argument of it."""
+    for make in (
+        lambda: mb.greedy(2, 3, context="blp"),  # type: ignore[call-arg]
+        lambda: mb.meb_dr(2, 3, stabilizer=(0.5, 0.5)),  # type: ignore[call-arg]
+        lambda: mb.meb_dr(2, 3, correct_from=5),  # type: ignore[call-arg]
+        lambda: mb.lin_ucb(2, 3, gamma=0.5),  # type: ignore[call-arg]
+        lambda: LeastSquares(context=BestLinear()),  # type: ignore[call-arg]
+        lambda: Switching(stabilizer=(0.5, 0.5)),  # type: ignore[call-arg]
+        lambda: UCB(epoch=3),  # type: ignore[call-arg]
+        lambda: MEB(1.0),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError):
+            make()
+
+
+def test_contradictory_options_are_refused() -> None:
+    refused: list[tuple[str, Any]] = [
+        ("weights must be 'unit' where context is 'predicted'; got 'precision'", lambda: mb.meb(2, 3, weights="precision")),
+        ("curved must be False where context is 'predicted'; got True", lambda: mb.meb(2, 3, curved=True)),
+        ("context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'", lambda: mb.meb_dr(2, 3, context="kalman")),
+        ("method must be one of 'dr', 'rc', 'auto'; got 'meb'", lambda: mb.meb_dr(2, 3, method="meb")),
+        ("guard must be 'auto' for the method 'rc'; got 'never'", lambda: mb.meb_dr(2, 3, method="rc", guard="never")),
+        (
+            "context must be 'blp', 'ew_blp' or 'auto' for the method 'rc'; got 'predicted'",
+            lambda: mb.meb_dr(2, 3, method="rc", context="predicted"),
+        ),
+        (r"context must be BestLinear\(...\), on which regression calibration regresses", lambda: Switching(context=None)),  # type: ignore[arg-type]
+        (r"context must be BestLinear\(...\) or None; got 'blp'", lambda: MEB(context="blp")),  # type: ignore[arg-type]
+        (
+            r"rule must be Greedy\(\) for the estimator DoublyRobust; got UCB\(\)",
+            lambda: LinearPolicy(n_actions=2, dim=3, estimator=DoublyRobust(), rule=UCB()),
+        ),
+        (
+            r"estimator must be LeastSquares\(...\) for the rule Robust; got MEB\(\)",
+            lambda: LinearPolicy(n_actions=2, dim=3, estimator=MEB(), rule=Robust.over(100)),
+        ),
+        ("rule must be a rule, such as", lambda: LinearPolicy(n_actions=2, dim=3, rule="ucb")),  # type: ignore[arg-type]
+        ("estimator must be an estimator, such as", lambda: LinearPolicy(n_actions=2, dim=3, estimator=UCB())),  # type: ignore[arg-type]
+        (r"ridge must be a number above 0; got 0.0. UCB divides by it", lambda: mb.lin_ucb(2, 3, ridge=0.0)),
+        (r"discount must be in \[0.5, 1\]; got 0.1", lambda: mb.meb_dr(2, 3, discount=0.1)),
+        ("mean must be one of 'running', 'forgetting', 'auto'; got 'blp'", lambda: BestLinear(mean="blp")),
+    ]
+    for sentence, make in refused:
+        with pytest.raises(mb.InvalidInput, match=sentence):
+            make()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_a_composition(name: str) -> None:
+    """The parts of each recipe, put together by hand."""
+    θ = tuple(tuple(float(a * 2 + i) - 2 for i in range(2)) for a in range(3))
+    parts: dict[str, tuple[Any, Any]] = {
+        "meb": (MEB(), Greedy()),
+        "meb_naive": (Naive(), Greedy()),
+        "greedy": (LeastSquares(), Greedy()),
+        "lin_ucb": (LeastSquares(), UCB()),
+        "thompson": (LeastSquares(), Thompson()),
+        "robust_ucb": (LeastSquares(), Robust.over(100)),
+        "oracle": (LeastSquares(), Oracle(theta=θ)),
+        "uniform": (LeastSquares(), Uniform()),
+        "meb_dr": (Switching(), Greedy()),
+        "dr on x̃": (DoublyRobust(context=None), Greedy()),
+        "rc on the recent": (RegressionCalibration(context=BestLinear(mean="forgetting", curved=True)), Greedy()),
+        "meb on blp": (MEB(context=BestLinear(curved=True, weights="precision")), Greedy()),
+    }
+    made = RECIPES[name](3, 2)
+    estimator, rule = parts[name]
+    assert made == LinearPolicy(n_actions=3, dim=2, estimator=estimator, rule=rule, discount=made.discount, name=made.name)
 
 
 @settings(max_examples=30)
@@ -615,11 +684,11 @@ def test_ucb_adds_the_width_of_the_ellipsoid() -> None:
 
 def test_robust_ucb_restarts_each_epoch_and_spreads_over_budgets() -> None:
     policy = mb.robust_ucb(2, 2, horizon=400)
-    assert policy.epoch == 20
+    assert policy.rule == Robust(epoch=20, n_budgets=11, gamma=policy.rule.gamma)  # type: ignore[attr-defined]
     state, chosen = policy.init(), set()
     for t, round in enumerate(history_of(1, 2, 2, 400), start=1):
         state = policy.update(state, round)
-        if t % policy.epoch == 0:
+        if t % 20 == 0:
             assert not state.sums.any()
             assert not policy.theta(state).any()
             chosen.add(int(state.extra[5]))
@@ -642,8 +711,8 @@ def test_the_oracles_act_on_what_they_know() -> None:
 
 def test_a_policy_prints_as_its_constructor_call() -> None:
     for make in RECIPES.values():
-        policy = make(3, 2, floor=0.05, refit=schedules.PowersOf(3))
-        assert eval(repr(policy), {"LinearPolicy": LinearPolicy, "PowersOf": schedules.PowersOf}) == policy
+        policy = make(3, 2, floor=schedules.Power(-0.3, 0.2))
+        assert eval(repr(policy), vars(policies) | vars(schedules)) == policy
 
 
 class Forgetful(Stepwise):

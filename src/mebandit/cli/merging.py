@@ -7,7 +7,8 @@ import click
 from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.cli.terminal import commands, print_table
-from mebandit.live.learner import FORMAT, Learner
+from mebandit.live.learner import Learner
+from mebandit.live.state_files import FORMAT
 from mebandit.runtime.files import begins_with, check_output
 
 

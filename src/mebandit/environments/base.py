@@ -164,10 +164,12 @@ class Wrapped:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions, K."""
         return self.world.n_actions
 
     @property
     def dim(self) -> int:
+        """The number of features, d."""
         return self.world.dim
 
 

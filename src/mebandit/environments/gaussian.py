@@ -74,10 +74,12 @@ class Gaussian(Drawn):
 
     @property
     def n_actions(self) -> int:
+        """The number of actions, K."""
         return len(self.theta)
 
     @property
     def dim(self) -> int:
+        """The number of features, d."""
         return len(self.theta[0])
 
     @cached_property

@@ -335,6 +335,7 @@ class HeartSteps(Drawn):
         return self._worlds(self.user_of(stretch))
 
     def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
+        """The worlds of all users, and for replicates first, ..., end - 1 the number of their user."""
         n = len(self.users.theta)
         if self.user is not None:
             return [self._worlds(self.user)], np.zeros(end - first, dtype=np.int64)

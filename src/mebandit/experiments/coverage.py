@@ -137,9 +137,10 @@ def as_markdown(found: Coverage, *, command: str) -> str:
             "and learned from them. This page counts.",
             f"**Setting.** The paper's synthetic world: x ~ N(1, I), d = 5, two actions, reward noise {WORLDS[ONE].noise_sd:g}. In the "
             "first two tables each coordinate has error variance 1. In the last two tables it is 0.5 or 1.5, at random in each round, and "
-            "the learner is told which. The policy is `mb.meb(2, 5, floor=0.2)`. It solves for θ after each round, so every decision "
-            f"depends on all earlier ones. There are {found.replicates:,} trials of {horizons} rounds. Each is analysed by every method with the "
-            f"known Σe; the seed is {found.seed}. Intervals: `mb.estimate(...).interval()` and `.contrast(1, 0).interval()`.",
+            "the learner is told which. The policy is `mb.meb(2, 5, floor=0.2)`. It solves for θ after each round, so every "
+            f"decision depends on all earlier ones. There are {found.replicates:,} trials of {horizons} rounds. Each is analysed by every "
+            f"method with the known Σe, and the seed is {found.seed}. "
+            "Intervals: `mb.estimate(...).interval()` and `.contrast(1, 0).interval()`.",
             found.verdict,
             *tables,
             "## Count for a world of your own",

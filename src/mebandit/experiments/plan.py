@@ -434,7 +434,9 @@ def intended(design: Design) -> Policy | Constant:
     """The policy that the trial will be run with."""
     if design.policy == "constant":
         return Constant(design.probabilities)
-    return {"meb": meb, "meb_dr": meb_dr}[design.policy](design.n_actions, design.dim, floor=design.floor)
+    if design.policy == "meb":
+        return meb(design.n_actions, design.dim, floor=design.floor)
+    return meb_dr(design.n_actions, design.dim, floor=design.floor)
 
 
 def _tried(planned: Plan, design: Design, trial: _Trial) -> Plan:

@@ -22,6 +22,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from inspect import signature
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -291,6 +292,7 @@ def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
         options = dict(**chosen) | {key: value for key, value in options.items() if key != "floor"}
     if kind == "robust_ucb":
         options.setdefault("horizon", horizon)
+    _only(f"policy {kind}", options, set(signature(POLICIES[kind]).parameters) - {"n_actions", "dim"})
     return POLICIES[kind](environment.n_actions, environment.dim, **options)
 
 

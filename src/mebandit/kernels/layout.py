@@ -16,6 +16,8 @@ the share of it that is used; then what rounds are weighed by, see `refit_noise`
 
 from .compile import jit, spliced
 
+VERSION: int = 1  # of all that follows; a state file is read only where it has the same
+
 # A row of running sums: the memory that a learner has of an action, see `row_width`.
 COUNT: int = 0  # rounds
 WEIGHT: int = 1  # sum of w

@@ -1,41 +1,48 @@
-"""The stateful face for live use: decide now, learn whenever the reward arrives, save, load, merge."""
+"""The learner for live use: decide now, learn whenever the reward arrives, save, load, merge."""
 
 import copy
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self, TypeGuard, TypeVar
-from weakref import WeakSet
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mebandit import checks, kernels
+from mebandit import checks
 from mebandit.checks import InvalidInput, LogError
 from mebandit.estimation.estimators import Estimate, solved_estimate
-from mebandit.kernels import layout, limits
-from mebandit.live.journal import Journal, Line, Mark, decision_from_plain, decision_to_plain, next_id
+from mebandit.kernels import limits
+from mebandit.live import state_files
+from mebandit.live.inputs import is_array, unbiased
+from mebandit.live.journal import Journal, Line
+from mebandit.live.mending import LEARNERS, finish, go_back
+from mebandit.live.replay import repeat
+from mebandit.live.state_files import Snapshot
 from mebandit.live.turns import TURN, Refused, Turn, takes_turns
+from mebandit.live.workspace import workspace_for
+from mebandit.measurement import ErrorModel
 from mebandit.policies import LinearPolicy, Policy, settings, states
 from mebandit.policies.base import label
-from mebandit.policies.desk import Desk
-from mebandit.runtime.files import seal, unseal, write_whole
-from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
+from mebandit.values import Decision, Floats, Pending, State
 
-FORMAT, VERSION = "mebandit-learner", 1
-FLOAT, LARGEST = np.dtype(np.float64), limits.LARGEST
+LARGEST = limits.LARGEST
 Read = TypeVar("Read")
-CLOSE = 1e-9
-"""how far probabilities computed again may be from those of a journal: another processor's mathematical functions round otherwise"""
 
 
 class Learner:
-    """A policy that is being used: it decides on predicted contexts and learns from rewards in whatever order they come.
+    """A policy in use: it decides on predicted contexts, and learns from rewards in whatever order they come.
 
-    Every draw is a function of `seed` and the decision's number, so a run can be repeated. With a `journal` (a path) each event is on
-    disk before the call returns, and `Learner.recover` gives the same learner back after a crash. A call that is refused or interrupted
-    changes nothing. Threads may share a learner: their calls come one after the other. A forked process may only read its copy.
+    Every action is drawn with a random number that depends on `seed` and the decision's number alone, so a run can be repeated. A call
+    that is refused or interrupted changes nothing. Threads may share a learner: their calls come one after the other. A forked process
+    may only read its copy.
+
+    Args:
+        policy: what it plays: a recipe such as `meb_dr(2, 5)`, or a class of your own with the methods of `Policy`.
+        seed: a whole number from 0; the actions are drawn with it.
+        journal: path of a new file to which each event is written before the call returns. `Learner.recover` gives the same learner back
+            from it after a crash. None: no journal.
+        durable: whether each call also waits until the disk has the event, so that it survives a power failure.
 
     >>> import mebandit as mb
     >>> learner = mb.Learner(mb.meb(2, 1, floor=0.1), seed=7)
@@ -55,9 +62,8 @@ class Learner:
         self.learned = 0
         """rewards learned from so far"""
         self.origins: tuple[str, ...] = (token_hex(8),)
-        """the histories that its memory is made of, each under a random name, so that none is counted twice"""
-        self._desk = Desk(policy, self.seed) if type(policy) is LinearPolicy else None
-        self._held: State = policy.init() if self._desk is None else None
+        """the histories that its state is made of, each under a random name, so that none is counted twice"""
+        self._workspace = workspace_for(policy, self.seed)
         self._pending: dict[int, Pending] = {}
         self._journal: Journal | None = None
         self._everything = np.ones(policy.n_actions, dtype=np.bool_)
@@ -65,7 +71,7 @@ class Learner:
         self._doing: tuple[Any, ...] | None = None
         """while a call changes something: a function, and its arguments, that undo or finish the change if the call is interrupted"""
         self._share()
-        if isinstance(policy, LinearPolicy) and policy.rule in ("oracle", "bayes_oracle") and policy.known_theta is None:
+        if isinstance(policy, LinearPolicy) and policy.rule.needs_environment:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
         if journal is not None:
             header = {"policy": settings.to_plain(policy), "seed": self.seed, "origin": self.origins[0]}
@@ -80,7 +86,7 @@ class Learner:
         LEARNERS.add(self)
 
     def close(self) -> None:
-        """Give the journal back, for another learner to go on with; this one can then only be read, if it had one."""
+        """Close the journal, so that `Learner.recover` can continue it. A learner that had one can then only be read."""
         if self._journal is not None:
             self._at_rest(self._journal.close)
             self._turn = Refused(LogError(f"journal must be open; got {self._journal.path}, which was closed."))
@@ -101,7 +107,7 @@ class Learner:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the turns, copied: what `copy` and `pickle` make another learner from."""
+        """Copies of all parts but the turns: what `copy` and `pickle` make another learner from."""
         if self._journal is not None:
             remedy = "Save it and load that: Learner.load gives a learner without a journal."
             checks.refuse("a learner to be copied", "have no journal, which takes one writer", str(self._journal.path), remedy)
@@ -112,14 +118,25 @@ class Learner:
         self._share()
 
     @takes_turns
-    def decide(self, predicted: ArrayLike, error_cov: ArrayLike, *, allowed: ArrayLike | None = None) -> Decision:
-        """Choose an action for a predicted context (d,) whose error has covariance error_cov (d, d).
+    def decide(self, predicted: ArrayLike, error_cov: ArrayLike | ErrorModel, *, allowed: ArrayLike | None = None) -> Decision:
+        """Choose an action for a predicted context, and remember the decision until its reward comes.
 
-        error_cov may also be a number (times the identity) or a vector (a diagonal). `allowed` restricts the round to some actions, as a
-        list of them or a mask: the floor then holds among these, and a single one is taken with probability 1.
+        Args:
+            predicted: x̃, the prediction, (d,).
+            error_cov: Σe, the covariance of its error: (d, d), a vector (a diagonal) or a number (times the identity). Or an `ErrorModel`:
+                the prediction is then unbiased by it first, and the model's error covariance is used (for a misclassified feature, at
+                the class shares of the model). What is remembered, and written to the journal, is the unbiased prediction with that
+                covariance: estimates from the journal need no model any more.
+            allowed: the actions that may be taken in this round, a list of them or a mask (K,). None: all. The floor holds among them, and
+                a single one is taken with probability 1.
         """
-        x = predicted if _is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
-        s = error_cov if _is_array(error_cov, self._s_shape) else checks.square("error_cov", error_cov, self._policy.dim).copy()
+        x = predicted if is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
+        if is_array(error_cov, self._s_shape):
+            s = error_cov
+        elif isinstance(error_cov, ErrorModel):
+            x, s = unbiased(x, error_cov)
+        else:
+            s = checks.square("error_cov", error_cov, self._policy.dim).copy()
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self._policy.n_actions)
         mine: list[None] = []
         turn = self._turn
@@ -130,9 +147,9 @@ class Learner:
                 if self._doing is not None:
                     self._settle()
                 number, journal = self.decided + 1, self._journal
-                pending = self._propose(x, s, mask, number) if self._desk is None else self._desk.decide(x, s, mask, number)
+                pending = self._workspace.decide(x, s, mask, number)
                 if journal is not None:
-                    self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, None
+                    self._doing = go_back, journal.mark, self.decided, self.learned, self._workspace.kept, None
                     journal.write_decision(pending)
                 self._pending[number] = pending
                 self.decided = number
@@ -147,20 +164,14 @@ class Learner:
                 turn.clear()
             raise
 
-    def _propose(self, x: Floats, s: Floats, mask: Booleans, number: int) -> Pending:
-        """A decision that is not yet made, by the methods of the policy."""
-        x = checks.floats("predicted", x, (self._policy.dim,)).copy()
-        s = checks.covariance("error_cov", s, self._policy.dim).copy()
-        u, luck = kernels.uniform_pair(self._seed, 0, 0, number, kernels.LIVE)
-        observation = Observation(x, s, mask, number, luck)
-        pi = checks.probabilities("propensities", self._policy.propensities(self._held, observation), mask).copy()
-        pi.setflags(write=False)
-        action = kernels.draw(pi, u)
-        return observation, Decision(number, action, float(pi[action]), pi)
-
     @takes_turns
     def learn(self, decision: Decision | int, reward: float) -> None:
-        """Take in the reward of a decision (or of its id), any time after it was made and in any order."""
+        """Learn from the reward of a decision, any time after the decision was made and in any order.
+
+        Args:
+            decision: what `decide` returned, or its id.
+            reward: a finite number.
+        """
         mine: list[None] = []
         turn = self._turn
         try:
@@ -184,35 +195,33 @@ class Learner:
             raise
 
     def _take_in(self, pending: Pending, reward: float) -> None:
-        """Move the state on by one finished round. Without a journal a desk is changed in place, in one call that no interrupt can divide;
-        what cannot be learned from must not be in the journal, and what cannot be written there not be learned."""
+        """Learn from one finished round.
+
+        Without a journal the workspace changes and counts in one step that no interrupt can divide. With one, a reward that cannot be
+        learned from must not be in the journal, and one that cannot be written there must not be learned.
+        """
         observation, decision = pending
-        desk, journal = self._desk, self._journal
-        if desk is not None and journal is None:
-            self._doing = _finish, pending
-            desk.learn(observation, decision, reward)
+        workspace, journal = self._workspace, self._journal
+        if journal is None:
+            self._doing = finish, pending
+            workspace.learn(observation, decision, reward)
         else:
-            memory = self._memory
-            self._doing = _go_back, None if journal is None else journal.mark, self.decided, self.learned, memory, pending
-            if desk is None:
-                self._held = self._policy.update(memory, Round(observation, decision.action, decision.propensities, reward))
-            else:
-                desk.words = memory.copy()
-                desk.learn(observation, decision, reward)
-            if journal is not None:
-                journal.write_reward(decision.id, reward)
+            self._doing = go_back, journal.mark, self.decided, self.learned, workspace.kept, pending
+            workspace.branch()
+            workspace.learn(observation, decision, reward)
+            journal.write_reward(decision.id, reward)
         del self._pending[decision.id]
         self.learned += 1
         self._doing = None
 
     def forget(self, decision: Decision | int) -> None:
-        """Give up on a decision whose reward will never come: it teaches nothing and takes no more memory."""
+        """Give up on a decision (or its id) whose reward will never come: nothing is learned from it, and it takes no more memory."""
         self._in_turn(self._turn, lambda: self._give_up(decision))
 
     def _give_up(self, decision: Decision | int) -> None:
         pending, journal = self._waiting(decision), self._journal
         if journal is not None:
-            self._doing = _go_back, journal.mark, self.decided, self.learned, self._memory, pending
+            self._doing = go_back, journal.mark, self.decided, self.learned, self._workspace.kept, pending
             journal.write_forgotten(pending[1].id)
         del self._pending[pending[1].id]
         self._doing = None
@@ -225,7 +234,7 @@ class Learner:
             self._doing = None
 
     def _at_rest(self, read: Callable[[], Read]) -> Read:
-        """What `read` gives while no call changes anything."""
+        """The result of `read`, called while no other call changes anything."""
         return self._in_turn(self._reading, read)
 
     @takes_turns
@@ -260,12 +269,12 @@ class Learner:
 
     @property
     def policy(self) -> Policy:
-        """What it plays, from the first decision to the last."""
+        """The policy that it plays."""
         return self._policy
 
     @property
     def seed(self) -> int:
-        """What its luck comes from."""
+        """The seed of its random numbers."""
         return self._seed
 
     @property
@@ -279,33 +288,9 @@ class Learner:
         return self._at_rest(lambda: tuple(self._pending))
 
     @property
-    def _memory(self) -> Any:
-        """What learning changes: the words of the desk, or the state that the policy has handed out."""
-        return self._held if self._desk is None else self._desk.words
-
-    @_memory.setter
-    def _memory(self, memory: Any) -> None:
-        if self._desk is None:
-            self._held = memory
-        else:
-            self._desk.words = memory
-
-    @property
-    def _state(self) -> State:
-        """The policy's state, on the desk where there is one."""
-        return self._held if self._desk is None else self._desk.state
-
-    @_state.setter
-    def _state(self, state: State) -> None:
-        if self._desk is not None:
-            self._desk.state = state
-        else:
-            self._held = state
-
-    @property
     def state(self) -> State:
         """A copy of the policy's state."""
-        return self._at_rest(lambda: states.copied(self._state))
+        return self._at_rest(lambda: states.copied(self._workspace.state))
 
     @property
     def theta(self) -> Floats:
@@ -315,20 +300,20 @@ class Learner:
         return np.asarray(self.policy.theta(self.state))
 
     def estimate(self) -> Estimate:
-        """The estimate from all that was learned so far. Standard errors need the rounds themselves and are NaN here: keep a journal and
-        give it to `mebandit.estimate`."""
-        if not isinstance(self.policy, LinearPolicy) or self.policy.rule not in ("greedy", "ucb", "thompson"):
+        """The estimate from all rounds so far. Standard errors need the rounds themselves and are NaN here: keep a journal, and give what
+        `read_journal` reads from it to `mebandit.estimate`."""
+        if not isinstance(self.policy, LinearPolicy) or not self.policy.rule.estimates:
             checks.refuse("policy", "be a linear one that keeps what it learns, to give an estimate", label(self.policy))
-        policy = self.policy
+        policy, estimator = self.policy, self.policy.estimator
         return solved_estimate(
-            policy.moments(self.state), method=policy.method, ridge=policy.ridge, guard=policy.guard, intercept=policy.intercept
+            policy.moments(self.state), method=estimator.method, ridge=estimator.ridge, guard=estimator.guard, intercept=policy.intercept
         )
 
     def merge(self, other: "Learner") -> "Learner":
-        """A new learner that knows what both have learned (sites that ran the same policy). Sums add in the order self, other.
+        """A new learner that knows what both have learned, such as two sites that ran the same policy. Sums add in the order self, other.
 
-        It goes on with this learner's seed and waiting decisions; those of `other` still wait with `other`. Learners with a history in
-        common, such as two states of the same one, are refused: its rounds would count twice.
+        It continues with this learner's seed and waiting decisions; those of `other` still wait there. Learners with a history in
+        common, such as two copies of one learner, are refused, since its rounds would count twice.
         """
         if not isinstance(other, Learner) or other.policy != self.policy:
             checks.refuse("the learner to merge", "run the same policy", checks.shown(getattr(other, "policy", other)))
@@ -337,74 +322,49 @@ class Learner:
             checks.refuse("the learner to merge", "know other rounds", "one that has a history in common with this one", remedy)
         if not hasattr(self.policy, "merge"):
             checks.refuse("policy", "have a method merge(state, state), to be merged", type(self.policy).__name__)
-        merged = Learner(self.policy, seed=self.seed)
-        merged._pending, merged.decided, merged.learned, own = self._at_rest(
-            lambda: (dict(self._pending), self.decided, self.learned, states.copied(self._state))
+        own, others = self._at_rest(self._snapshot), other._at_rest(other._snapshot)
+        merged = own._replace(
+            decided=own.decided + others.decided,
+            learned=own.learned + others.learned,
+            origins=own.origins + others.origins,
+            state=self.policy.merge(own.state, others.state),
         )
-        decided, learned, others = other._at_rest(lambda: (other.decided, other.learned, states.copied(other._state)))
-        merged._state = self.policy.merge(own, others)
-        merged.decided += decided
-        merged.learned += learned
-        merged.origins = self.origins + other.origins
-        return merged
+        return Learner._from(merged)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one."""
-        write_whole(path, seal(self._at_rest(self._to_plain)) + "\n")
-
-    def _to_plain(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "policy": settings.to_plain(self.policy),
-            "seed": self.seed,
-            "decided": self.decided,
-            "learned": self.learned,
-            "origins": list(self.origins),
-            "state": states.to_plain(self._state),
-            "pending": [decision_to_plain(waiting) for waiting in self._pending.values()],
-        }
+        state_files.write(path, self._at_rest(self._snapshot))
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
         """The learner that `save` wrote, bit for bit. A policy of your own class has to be given again."""
-        body = _read_sealed(checks.path("state file", path))
-        try:
-            return cls._from_plain(body, policy, path)
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise LogError(f"state file must hold a learner that can be; got {path}, in which this is wrong: {reason}.") from error
+        path = checks.path("state file", path)
+        with state_files.blamed(path):
+            return cls._from(state_files.read(path, policy, (token_hex(8),)))
+
+    def _snapshot(self) -> Snapshot:
+        """All that it knows, copied."""
+        state = states.copied(self._workspace.state)
+        return Snapshot(self.policy, self.seed, self.decided, self.learned, self.origins, state, dict(self._pending))
 
     @classmethod
-    def _from_plain(cls, body: dict[str, Any], policy: Policy | None, path: str | Path) -> "Learner":
-        """A learner from the contents of a state file, each held against the others."""
-        found: Policy = settings.policy_from(body["policy"], policy, path)
-        learner = cls(found, seed=body["seed"])
-        state = states.from_plain(body["state"], learner._state)
-        learner.decided = checks.integer("decided", body["decided"], 0, layout.NEVER)
-        learner.learned = checks.integer("learned", body["learned"], 0, learner.decided)
-        if type(found) is LinearPolicy:
-            if not states.alike(state, learner._state):
-                raise LogError(f"state file must hold a state of its policy; got one of other shapes in {path}.")
-            found.check_state(state)
-            if state.extra[layout.LEARNED] != learner.learned:
-                checks.refuse("learned", f"be what its state has counted, {state.extra[layout.LEARNED]:g}", learner.learned)
-        learner._state = state
-        learner.origins = tuple(str(origin) for origin in body.get("origins", learner.origins))
-        for data in body["pending"]:
-            pending = decision_from_plain(data, found.n_actions, found.dim)
-            latest = max(learner._pending, default=0)
-            checks.integer("the id of a waiting decision", pending[1].id, latest + 1, learner.decided)
-            learner._pending[pending[1].id] = pending
-        checks.integer("learned", learner.learned, 0, learner.decided - len(learner._pending))
+    def _from(cls, known: Snapshot) -> "Learner":
+        """A learner that knows what a snapshot holds."""
+        learner = cls(known.policy, seed=known.seed)
+        learner._workspace.restore(known.state, known.learned)
+        learner.decided, learner.learned, learner.origins, learner._pending = known.decided, known.learned, known.origins, known.pending
         return learner
 
     @classmethod
     def recover(cls, journal: str | Path, *, policy: Policy | None = None, durable: bool = False, verify: bool = True) -> "Learner":
-        """The learner that wrote a journal, rebuilt from it and ready to go on with it; a policy of your own class has to be given.
+        """The learner that wrote a journal, rebuilt from it and ready to continue it.
 
-        Every line is held against its checksum, and every decision, computed again, against what policy and seed give. `verify=False`
-        leaves the second out, for a journal of another version, whose policy decided differently.
+        Args:
+            journal: path of the journal.
+            policy: the policy, needed where it is a class of your own or has a schedule of your own.
+            durable: as in `Learner`.
+            verify: whether every decision is reproduced from policy and seed and compared with the journal. False: for a journal of another
+                version of mebandit, whose policy decided differently. Every line is checked against its checksum in any case.
         """
         opened = Journal.open(journal, durable=durable)
         try:
@@ -433,90 +393,8 @@ class Learner:
         yield learner, first
         for line in lines:
             try:
-                learner._repeat(line.event, verify)
+                repeat(learner, line.event, verify)
             except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
                 received = f"{checks.shown(line.event)} ({error})"
                 raise LogError(f"{name} line {line.number} must be an event of this policy; got {received}.") from error
             yield learner, line
-
-    def _repeat(self, event: dict[str, Any], verify: bool) -> None:
-        """Do again what an event says was done."""
-        if "decision" in event:
-            pending = decision_from_plain(event, self.policy.n_actions, self.policy.dim)
-            number = next_id(self.decided, pending[1].id)
-            if verify:
-                self._verify(pending)
-            self._pending[number] = pending
-            self.decided = number
-        elif "reward_of" in event:
-            self._take_in(self._waiting(event["reward_of"]), checks.number("reward", event["reward"]))
-        else:
-            del self._pending[self._waiting(event["forget"])[1].id]
-
-    def _verify(self, pending: Pending) -> None:
-        """Hold a decision of a journal against what policy and seed give for what was seen."""
-        (x, s, allowed, number, luck), known = pending
-        observation, again = (self._propose if self._desk is None else self._desk.decide)(x, s, allowed, number)
-        if luck != observation.luck:
-            checks.refuse("luck", f"be that of the seed and the decision, {observation.luck!r}", repr(luck))
-        if not np.abs(known.propensities - again.propensities).max() <= CLOSE:
-            remedy = "Was it written by another version? Learner.recover(..., verify=False) takes it as it is."
-            rule = f"be those that the policy gives, {checks.shown(again.propensities)}"
-            checks.refuse("propensities", rule, checks.shown(known.propensities), remedy)
-        if known.action != kernels.draw(known.propensities, kernels.uniform_pair(self._seed, 0, 0, number, kernels.LIVE)[0]):
-            checks.refuse("action", "be the one drawn with the seed from these propensities", known.action)
-
-
-def _go_back(learner: Learner, mark: Mark | None, decided: int, learned: int, memory: Any, taken: Pending | None) -> None:
-    """Journal and memory as they were before a call; `taken` is the decision that it took out of those that wait."""
-    if mark is not None and learner._journal is not None:
-        learner._journal.go_back(mark)
-    learner._memory = memory
-    learner._pending.pop(decided + 1, None)
-    if taken is not None and taken[1].id not in learner._pending:
-        learner._pending = dict(sorted([*learner._pending.items(), (taken[1].id, taken)]))
-    learner.decided, learner.learned = decided, learned
-
-
-def _finish(learner: Learner, pending: Pending) -> None:
-    """Note that a decision has its reward, if a desk that is changed in place has learned from it."""
-    assert learner._desk is not None
-    if learner._desk.learned > learner.learned:
-        learner._pending.pop(pending[1].id, None)
-        learner.learned = learner._desk.learned
-
-
-LEARNERS: "WeakSet[Learner]" = WeakSet()
-"""those of this process"""
-
-
-def _after_fork() -> None:
-    for learner in list(LEARNERS):
-        learner._leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _is_array(value: object, shape: tuple[int, ...]) -> TypeGuard[Floats]:
-    """Whether a value can go to the compiled code as it is, where its numbers are checked. Not if it is read-only: to the compiler that is
-    another type, for which all would be compiled again."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape and value.flags.carray
-
-
-def _read_sealed(path: Path) -> dict[str, Any]:
-    """The contents of a state file, once its checksum has been found right."""
-    try:
-        body, intact = unseal(path.read_bytes())
-    except OSError as error:
-        raise LogError(f"state file must be readable; got {path} ({error.strerror}).") from error
-    except ValueError as error:
-        raise LogError(f"state file must be one that Learner.save wrote; got {path}, which is not ({type(error).__name__}).") from error
-    if not intact:
-        raise LogError(f"state file must be as Learner.save wrote it; got {path}, whose checksum does not match. Restore it from a copy.")
-    if body.get("format") != FORMAT or body.get("version") != VERSION:
-        raise LogError(
-            f"state file must be {FORMAT} version {VERSION}; got {body.get('format')!r} version {body.get('version')!r} in {path}."
-        )
-    return body

@@ -1,4 +1,4 @@
-"""Journals that may be damaged: where the first bad line is, and a copy of all that comes before it."""
+"""Damaged journals: find the first bad line, and copy the lines before it to a new journal."""
 
 import os
 from collections.abc import Iterator
@@ -18,26 +18,26 @@ class JournalCheck(NamedTuple):
     """What a journal holds before its first bad line."""
 
     fault: str
-    """what is wrong with the first bad line, in a sentence with its number; empty if all lines are good"""
+    """what is wrong with the first bad line, in a sentence that names its number; empty if all lines are good"""
     lines: int
-    """good lines before that, the first line of the file included"""
+    """good lines before the first bad one"""
     size: int
-    """their bytes"""
+    """bytes of the good lines"""
     left: int
-    """bytes after them: bad lines, or a last line without its end, which does not count and is no fault"""
+    """bytes after the good lines: bad lines, or an unfinished last line, which does not count and is no fault"""
     decided: int
     learned: int
     waiting: int
-    """decisions and rewards of the good lines, and decisions without a reward"""
+    """in the good lines: decisions, rewards, and decisions that wait for their reward"""
     replayed: bool
-    """whether decisions were computed again; not if the policy is a class of one's own and was not given"""
+    """whether decisions were reproduced; False where the policy is a class of your own and was not given"""
 
 
 def check_journal(path: str | Path, *, policy: Policy | None = None) -> JournalCheck:
-    """Read a journal as `Learner.recover` does, but for reading alone, and say where it is damaged.
+    """Read a journal as `Learner.recover` does, without changing it, and say where it is damaged.
 
-    Every line is held against its checksum, its events against each other, and every decision, computed again, against policy and seed.
-    A policy of one's own class has to be given; without it decisions are not computed again.
+    Every line is checked against its checksum, the events are checked against each other, and every decision is reproduced from the
+    policy and the seed. A policy of your own class has to be given for that.
 
     >>> import tempfile, mebandit as mb
     >>> with tempfile.TemporaryDirectory() as folder, mb.Learner(mb.meb(2, 1), journal=f"{folder}/trial.jsonl") as learner:
@@ -58,7 +58,7 @@ def check_journal(path: str | Path, *, policy: Policy | None = None) -> JournalC
 
 
 def _replay(lines: Iterator[Line], path: str | Path, policy: Policy | None) -> Iterator[tuple[Learner | Ledger, Line]]:
-    """What a journal has come to after each of its lines: a learner, or where its policy is not known what any policy would have."""
+    """After each line of a journal, the learner that wrote it; or, where its policy is not known, the decisions that wait."""
     first = next(lines)
     if policy is not None or not settings.has_own(first.event.get("policy")):
         yield from Learner.from_lines(first, lines, path, policy=policy)
@@ -71,9 +71,10 @@ def _replay(lines: Iterator[Line], path: str | Path, policy: Policy | None) -> I
 
 
 def repair_journal(path: str | Path, out: str | Path, *, policy: Policy | None = None) -> JournalCheck:
-    """Write what comes before a journal's first bad line to a new file, which `Learner.recover` can go on with.
+    """Write the lines before a journal's first bad line to a new file, from which `Learner.recover` can continue.
 
-    The damaged journal stays as it is. Events from the bad line on are lost to the new one; ids of decisions there will be used again.
+    The damaged journal is not changed. Events from the bad line on are not in the new journal, and the ids of their decisions will be
+    given again.
     """
     out, found = checks.path("the repaired journal", out), check_journal(path, policy=policy)
     if os.path.lexists(out):

@@ -1,8 +1,10 @@
-"""Policies: rules for acting on predicted contexts."""
+"""Policies: from what has been learned to action probabilities. `recipes` has the usual ones, `linear` what they are made of."""
 
 from mebandit.policies.base import Policy, replay
-from mebandit.policies.linear import (
-    LinearPolicy,
+from mebandit.policies.contexts import BestLinear
+from mebandit.policies.estimators import MEB, DoublyRobust, LeastSquares, Naive, RegressionCalibration, Switching
+from mebandit.policies.linear import LinearPolicy
+from mebandit.policies.recipes import (
     bayes_oracle,
     greedy,
     lin_ucb,
@@ -14,10 +16,25 @@ from mebandit.policies.linear import (
     thompson,
     uniform,
 )
+from mebandit.policies.rules import UCB, BayesOracle, Greedy, Oracle, Robust, Thompson, Uniform
 
 __all__ = [
+    "MEB",
+    "UCB",
+    "BayesOracle",
+    "BestLinear",
+    "DoublyRobust",
+    "Greedy",
+    "LeastSquares",
     "LinearPolicy",
+    "Naive",
+    "Oracle",
     "Policy",
+    "RegressionCalibration",
+    "Robust",
+    "Switching",
+    "Thompson",
+    "Uniform",
     "bayes_oracle",
     "greedy",
     "lin_ucb",

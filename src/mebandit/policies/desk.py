@@ -58,8 +58,24 @@ class Desk:
         places = self._sums, self._fit, self._extra
         return LinearState(*(self.words[place].reshape(shape) for place, shape in zip(places, self._shapes, strict=True)))
 
-    @state.setter
-    def state(self, state: LinearState) -> None:
+    @property
+    def kept(self) -> Any:
+        """All that learning changes."""
+        return self.words
+
+    @kept.setter
+    def kept(self, words: Any) -> None:
+        self.words = words
+
+    def branch(self) -> None:
+        """Go on with a copy, so that what `kept` was before stays as it is."""
+        self.words = self.words.copy()
+
+    def restore(self, state: LinearState, learned: int) -> None:
+        """Go on from a state that knows so many rounds."""
+        self.policy.check_state(state)
+        if state.extra[layout.LEARNED] != learned:
+            checks.refuse("learned", f"be what its state has counted, {state.extra[layout.LEARNED]:g}", learned)
         for own, given in zip(self.state, state, strict=True):
             own[...] = given
 

@@ -57,7 +57,7 @@ class Trajectory:
     def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: Written) -> None:
         k, p = policy.n_actions, policy.n_features
         times = np.arange(start + 1, start + tape.noise.size + 1)
-        known = tape.theta if policy.known_theta is None else policy.theta_known[None]
+        known = policy.theta_known[None] if policy.knows_theta else tape.theta
         errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
         room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
         play = kernels.play_calibrated if policy.calibrates else kernels.play_plain

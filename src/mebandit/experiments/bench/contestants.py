@@ -26,11 +26,15 @@ EPSILON = 0.1
 
 
 class Player(Protocol):
-    """A bandit in use: decide on a context, then learn from the reward of that decision."""
+    """The interface of all contestants: decide on a context, then learn from the reward of that decision."""
 
-    def decide(self, x: Any) -> int: ...
+    def decide(self, x: Any) -> int:
+        """The action to take."""
+        ...
 
-    def learn(self, x: Any, action: int, reward: float) -> None: ...
+    def learn(self, x: Any, action: int, reward: float) -> None:
+        """Learn from the last decision."""
+        ...
 
 
 class Ours:
@@ -70,6 +74,8 @@ class PlainNumpy:
 
 
 class Mabwiser:
+    """LinUCB of mabwiser."""
+
     def __init__(self, dim: int, n_actions: int) -> None:
         mab = import_module("mabwiser.mab")
         self.mab = mab.MAB(list(range(n_actions)), mab.LearningPolicy.LinUCB(alpha=1.0), seed=1)
@@ -83,6 +89,8 @@ class Mabwiser:
 
 
 class River:
+    """LinUCB of river."""
+
     def __init__(self, dim: int, n_actions: int) -> None:
         self.policy = import_module("river.bandit").LinUCBDisjoint(seed=1)
         self.arms, self.names = list(range(n_actions)), [f"x{i}" for i in range(dim)]
@@ -96,6 +104,8 @@ class River:
 
 
 class ContextualBandits:
+    """LinUCB of contextualbandits."""
+
     def __init__(self, dim: int, n_actions: int) -> None:
         online = import_module("contextualbandits.online")
         self.policy = online.LinUCB(n_actions, alpha=1.0, fit_intercept=False, use_float=False, random_state=1)
@@ -108,6 +118,8 @@ class ContextualBandits:
 
 
 class OpenBanditPipeline:
+    """LinUCB of the Open Bandit Pipeline."""
+
     def __init__(self, dim: int, n_actions: int) -> None:
         linear = import_module("obp.policy.linear")
         self.policy = linear.LinUCB(dim=dim, n_actions=n_actions, epsilon=1.0, random_state=1)
@@ -120,7 +132,7 @@ class OpenBanditPipeline:
 
 
 class Pymab:
-    """Its contexts have a row for each action; with one vector for all of them, each row is that vector."""
+    """LinUCB of pymab, whose contexts have a row for each action; here all rows are equal."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         policies = import_module("pymab.policies")
@@ -136,7 +148,7 @@ class Pymab:
 
 
 class Vowpal:
-    """Lines of text in, as in its tutorials; actions with features of their own (`adf`), crossed with those of the context."""
+    """SquareCB of Vowpal Wabbit, with lines of text as in its tutorials. Features of actions (`adf`) are crossed with the context."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.vw = import_module("vowpalwabbit").Workspace("--cb_explore_adf --squarecb -q UA --quiet --random_seed 1")
@@ -155,7 +167,7 @@ class Vowpal:
 
 
 class VowpalFixed:
-    """The same without features for actions: faster."""
+    """ε-greedy SGD of Vowpal Wabbit for a fixed set of actions, without features of actions, which is faster."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.vw = import_module("vowpalwabbit").Workspace(f"--cb_explore {n_actions} --epsilon {EPSILON} --quiet --random_seed 1")
@@ -171,7 +183,7 @@ class VowpalFixed:
 
 
 class VowpalNext:
-    """Examples built from arrays, which is faster than text; otherwise as `Vowpal`."""
+    """SquareCB of vowpal-wabbit-next, whose examples are built from arrays, which is faster than text; otherwise as `Vowpal`."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.next = import_module("vowpal_wabbit_next")
@@ -196,7 +208,7 @@ class VowpalNext:
 
 
 class VowpalNextFixed:
-    """The same without features for actions: faster."""
+    """ε-greedy SGD of vowpal-wabbit-next for a fixed set of actions, without features of actions, which is faster."""
 
     def __init__(self, dim: int, n_actions: int) -> None:
         self.next = import_module("vowpal_wabbit_next")
@@ -217,6 +229,7 @@ class VowpalNextFixed:
 
 
 def _features(x: Any) -> str:
+    """A context as text for Vowpal Wabbit."""
     return " ".join(f"{i}:{value}" for i, value in enumerate(x.tolist()))
 
 
@@ -296,6 +309,7 @@ def play(player: Player, contexts: Any, rewards: Any) -> tuple[float, list[int]]
 
 
 def answer(name: str, path: str) -> None:
+    """Play what the lines of standard input ask for."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints is not an answer
     with np.load(path) as file:

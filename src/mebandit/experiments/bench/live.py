@@ -71,6 +71,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
+        """The title of the section."""
         return f"Decide and learn, d = {self.dim}, K = {self.n_actions}"
 
     def ratio(self, name: str) -> float:
@@ -83,6 +84,7 @@ class Comparison:
         return sorted((n for n in self.times if n not in OURS and n != "numpy"), key=lambda n: self.times[n].median)
 
     def table(self) -> Table:
+        """A row for each contestant: ours first, then the others, fastest first."""
         ours = [name for name in OURS if name in self.times]
         others = sorted(set(self.times) - set(OURS), key=lambda n: self.times[n].median)
         rows = [[_who(name), self.times[name].micro(), f"{self.ratio(name):.2f}", f"{self.regret[name]:.2f}"] for name in (*ours, *others)]
@@ -109,6 +111,7 @@ class Comparison:
 
 
 def _who(name: str) -> str:
+    """A contestant in words."""
     return f"{CONTESTANTS[name].library}: {CONTESTANTS[name].method}"
 
 

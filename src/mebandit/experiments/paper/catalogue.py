@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mebandit import __version__, checks
-from mebandit.experiments.paper import estimation_error, examples, ours, rates, table1, variations
+from mebandit.experiments.paper import estimated_variance, estimation_error, examples, more_actions, ours, rates, table1, updates
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
 from mebandit.reports.page import Page, Section
@@ -40,10 +40,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "examples": Experiment("Examples 2.1, B.1 and B.2", examples.cells, examples.table, examples.sections),
     "rates": Experiment("regret against the horizon, and the bound's rate", rates.cells, rates.table, rates.sections),
     "estimated-variance": Experiment(
-        "Σe estimated, or wrong", variations.variance_cells, variations.variance_table, variations.variance_sections
+        "Σe estimated, or wrong", estimated_variance.cells, estimated_variance.table, estimated_variance.sections
     ),
-    "updates": Experiment("solving for θ rarely", variations.update_cells, variations.update_table, variations.update_sections),
-    "k-arms": Experiment("2, 3, 5 and 10 actions", variations.arm_cells, variations.arm_table, variations.arm_sections),
+    "updates": Experiment("solving for θ rarely", updates.cells, updates.table, updates.sections),
+    "k-arms": Experiment("2, 3, 5 and 10 actions", more_actions.cells, more_actions.table, more_actions.sections),
     "ours": Experiment("meb_dr beside the paper's policies", ours.cells, ours.table, ours.sections),
 }
 TITLE = "Online learning in bandits with predicted context: the paper, reproduced"

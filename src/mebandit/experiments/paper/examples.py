@@ -37,7 +37,7 @@ LEAST_SQUARES_B1 = 0.43722
 
 @dataclass(frozen=True)
 class ThresholdCell:
-    """Example B.2: a fixed policy, action 1 with probability 2/3 where x̃ > ρ and 1/3 elsewhere; θ_0 estimated as rounds come in."""
+    """Example B.2: θ_0 is estimated under a fixed policy, which takes action 1 with probability 2/3 where x̃ > ρ, and with 1/3 elsewhere."""
 
     rho: float
     replicates: int
@@ -46,18 +46,22 @@ class ThresholdCell:
 
     @property
     def name(self) -> str:
+        """What people call the cell."""
         return f"Example B.2 ρ={self.rho:g}"
 
     @property
     def labels(self) -> dict[str, Any]:
+        """Columns that tell this cell from others in tables."""
         return {"example": "B.2", "rho": self.rho}
 
     @property
     def fingerprint(self) -> str:
+        """A text that changes with everything that could change the results."""
         return digest([type(self).__name__, self.rho, self.replicates, self.seed, self.horizon, __version__, kernels.STAMP])[:16]
 
     @property
     def times(self) -> Integers:
+        """The rounds after which θ_0 is estimated."""
         return log_spaced(self.horizon, 120)
 
     def play(self, replicate: int) -> list[Floats]:
@@ -66,6 +70,7 @@ class ThresholdCell:
         return [_estimates(rounds, self.times, method) for method in METHODS]
 
     def data(self, played: Iterable[list[Floats]]) -> CellData:
+        """The estimates of all replicates as tables."""
         import pandas as pd
 
         times, curves, last = self.times, [], []

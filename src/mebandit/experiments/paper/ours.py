@@ -7,9 +7,9 @@ import numpy as np
 
 from mebandit.environments import Drifting, Environment, Gaussian
 from mebandit.experiments.paper import table1
+from mebandit.experiments.paper.more_actions import THETA
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
-from mebandit.experiments.paper.variations import THETA
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
@@ -47,7 +47,7 @@ def worlds(sigma_e2: float) -> dict[str, Environment]:
         "correlated error": Gaussian(error_cov=sigma_e2 * (0.3 * identity + 0.7), noise_sd=NOISE_SD),
         "drifting θ": Drifting(world=Gaussian(**plain), theta=np.stack([turning, -turning]), period=5000),
         "drifting θ, discounted": Drifting(world=Gaussian(**plain), theta=np.stack([turning, -turning]), period=5000),
-        "five arms": Gaussian(theta=THETA[:5], **plain),
+        "five actions": Gaussian(theta=THETA[:5], **plain),
         f"T = {SHORT}": Gaussian(**plain),
     }
 

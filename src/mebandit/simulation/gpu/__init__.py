@@ -20,7 +20,7 @@ from mebandit import checks, kernels, schedules
 from mebandit.environments.base import Drawn, Environment
 from mebandit.environments.drifting import Drifting
 from mebandit.environments.reported import Misreported
-from mebandit.policies import LinearPolicy, Policy
+from mebandit.policies import BayesOracle, LinearPolicy, Policy
 from mebandit.runtime.progress import Show, compiling_notice
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, Plan, World
@@ -236,7 +236,7 @@ def recipe_of(policy: LinearPolicy, plan: Plan, world: World, worlds: Worlds) ->
         extra=state.extra.size,
         dim=policy.dim,
         alike=bool((plan.stabilizer == plan.stabilizer[:, :1]).all()),
-        knows_theta=policy.known_theta is not None,
+        knows_theta=policy.knows_theta,
         in_turn=world.cumulative.size == 0,
         several=worlds.mean.shape[1] > 1,
         hold=int(world.hold),
@@ -247,7 +247,7 @@ def recipe_of(policy: LinearPolicy, plan: Plan, world: World, worlds: Worlds) ->
         context_kind=int(world.context_kind),
         error_kind=int(world.error_kind),
         noise_kind=int(world.noise_kind),
-        predicts=policy.rule == "bayes_oracle" and len(world.gain) > 0,
+        predicts=isinstance(policy.rule, BayesOracle) and len(world.gain) > 0,
         carry_index=int(world.carry_index),
         drifts=bool(worlds.wave_mean.any() or worlds.wave_theta.any()),
     )

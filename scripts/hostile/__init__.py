@@ -1,0 +1,1 @@
+"""Hostile calls of the public functions, for `scripts/fuzz.py`."""
