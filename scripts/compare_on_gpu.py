@@ -1,6 +1,6 @@
 """Compare meb_dr with MEB and with least squares with an intercept, over enough replicates to make Monte-Carlo errors negligible.
 
-    python scripts/compare_on_gpu.py [--replicates 20000]       prints the table of docs/which-policy.md
+    python scripts/compare_on_gpu.py [--replicates 20000]       prints the table of docs/background/which-policy.md
 
 Needs an NVIDIA GPU and mebandit[cuda]; takes about five minutes, mostly for compiling.
 """

@@ -11,7 +11,7 @@ import pytest
 from mebandit.experiments.spec import cells_of
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def test_importing_brings_in_neither_pandas_nor_matplotlib() -> None:
@@ -20,11 +20,15 @@ def test_importing_brings_in_neither_pandas_nor_matplotlib() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """All Python blocks of a page, in order, in one namespace, in an empty folder; a text block right behind one is what it prints."""
     monkeypatch.chdir(tmp_path)
@@ -37,7 +41,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
         assert not printed or output.split() == printed.split()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_toml_of_a_page_is_a_spec(page: Path) -> None:
     import tomllib
 

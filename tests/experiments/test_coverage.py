@@ -8,7 +8,7 @@ import pytest
 
 from mebandit.experiments.coverage import ORDER, WORLDS, as_markdown, counted, run_coverage
 
-PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
+PAGE = Path(__file__).parents[2] / "docs" / "background" / "coverage.md"
 REPLICATES = 250
 
 

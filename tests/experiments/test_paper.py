@@ -112,9 +112,9 @@ def test_regret_grows_at_the_rate_of_the_theory(everything: Path) -> None:
 
 
 def test_the_docs_show_what_the_code_computes(tmp_path: Path) -> None:
-    """One experiment at its default settings: each number of docs/reproduction.md is within half a standard error of ours."""
+    """One experiment at its default settings: each number of the page of the docs is within half a standard error of ours."""
     (section,) = run_experiments(["updates"], tmp_path, PaperOptions())["updates"].sections
-    docs = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    docs = (Path(__file__).parents[2] / "docs" / "background" / "reproduction.md").read_text(encoding="utf-8")
     part = docs.split(f"## {section.title}\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")][2:]
     assert [row[0] for row in rows] == [row[0] for row in section.table.rows]

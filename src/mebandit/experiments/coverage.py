@@ -1,4 +1,4 @@
-"""How often nominal intervals cover the truth, in trials run by an adaptive policy; the page docs/coverage.md is made here."""
+"""How often nominal intervals cover the truth, in trials run by an adaptive policy; the page docs/background/coverage.md is made here."""
 
 from dataclasses import dataclass
 
@@ -82,13 +82,14 @@ class Coverage:
         rc = [100 * self.of(*key, "rc", what).coverage.mean() for key in keys for what in ("arms", "contrast")]
         ridge = self.of(*last, "ridge", "arms")
         noise = 100 * np.sqrt(0.95 * 0.05 / self.replicates)
-        kept = "do what they promise" if low >= 93 and high <= 97 else "do not all do what they promise"
+        kept = "have about their nominal coverage" if low >= 93 and high <= 97 else "do not all have their nominal coverage"
         return (
-            f"The intervals of `meb` and `dr` {kept}: over all coefficients, contrasts, horizons and both kinds of error they cover in "
-            f"{low:.1f} to {high:.1f} % of the trials (a count has a standard error of {noise:.1f} points). With one Σe for all rounds, "
-            f"`dr` is the shorter by {100 * (1 - dr_se / meb_se):.0f} % for θ_1 - θ_0. `rc` covers in {min(rc):.1f} to {max(rc):.1f} % on "
-            f"average, here where contexts are normal, and is shorter still. `naive` and `ridge` tend to something else than θ, so that "
-            f"their intervals get worse with more data (ridge: {100 * ridge.coverage.mean():.0f} % at {last[1]:,} rounds)."
+            f"The intervals of `meb` and `dr` {kept}. Over all coefficients, contrasts, numbers of rounds and both kinds of error they "
+            f"cover in {low:.1f} to {high:.1f} % of the trials. (Each percentage has a standard error of {noise:.1f} points.) With one Σe "
+            f"for all rounds, the intervals of `dr` for θ_1 - θ_0 are shorter than those of `meb` by {100 * (1 - dr_se / meb_se):.0f} %. "
+            f"Contexts are normal here; then `rc` covers in {min(rc):.1f} to {max(rc):.1f} % on average, and its intervals are shorter "
+            f"still. `naive` and `ridge` do not tend to θ, so their coverage gets worse with more data (ridge: "
+            f"{100 * ridge.coverage.mean():.0f} % at {last[1]:,} rounds)."
         )
 
 
@@ -128,23 +129,24 @@ def as_markdown(found: Coverage, *, command: str) -> str:
     for world in found.trials:
         for what, of in (("arms", "θ"), ("contrast", "θ_1 - θ_0")):
             tables += [f"## Every coefficient of {of}, {world}", found.table(world, what).as_markdown()]
-    tables[0] += "\n\nThe mean is over the ten coefficients, min and max are the worst and best of them."
+    tables[0] += "\n\nThe mean is over the ten coefficients; min and max are the lowest and the highest of them."
     return "\n\n".join(
         [
-            "# Do the intervals cover?",
-            "A nominal 95 % interval should hold the truth in 95 of 100 trials, also where the data come from a policy that has learned "
-            "from the same data. This page counts.",
-            f"**Setting.** The paper's synthetic world: x ~ N(1, I), d = 5, two actions, reward noise {WORLDS[ONE].noise_sd:g}. The error "
-            "has variance 1 in each coordinate; or, in the last two tables, 0.5 or 1.5, by the toss of a coin in each round, and the "
-            "learner is told which. The policy is `mb.meb(2, 5, floor=0.2)`, which refits after each round, so that every decision depends "
-            f"on all earlier ones. {found.replicates:,} trials of {horizons} rounds, each analysed by every method with the known Σe; seed "
-            f"{found.seed}. The intervals are those of `mb.estimate(...).interval()` and `.contrast(1, 0).interval()`.",
+            "# Coverage of the intervals",
+            "A nominal 95 % interval should contain the truth in 95 of 100 trials. This should also hold if a policy collected the data "
+            "and learned from them. This page counts.",
+            f"**Setting.** The paper's synthetic world: x ~ N(1, I), d = 5, two actions, reward noise {WORLDS[ONE].noise_sd:g}. In the "
+            "first two tables each coordinate has error variance 1. In the last two tables it is 0.5 or 1.5, at random in each round, and "
+            "the learner is told which. The policy is `mb.meb(2, 5, floor=0.2)`. It solves for θ after each round, so every "
+            f"decision depends on all earlier ones. There are {found.replicates:,} trials of {horizons} rounds. Each is analysed by every "
+            f"method with the known Σe, and the seed is {found.seed}. "
+            "Intervals: `mb.estimate(...).interval()` and `.contrast(1, 0).interval()`.",
             found.verdict,
             *tables,
-            "## Do it again",
+            "## Count for a world of your own",
             f"`{command}` writes this page. For a world and a policy of your own, `mb.simulate_log` gives the log of one simulated trial:",
             EXAMPLE.strip(),
-            "[How many rounds do I need?](planning.md) uses the same simulated trials to plan one.",
+            "[Plan the sample size](../guides/planning.md) uses the same simulated trials to plan one.",
             "",
         ]
     )

@@ -48,12 +48,12 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 TITLE = "Online learning in bandits with predicted context: the paper, reproduced"
 INTRODUCTION = (
-    "Guo, Xu and Murphy (AISTATS 2024), every table and figure reproduced, and experiments on the theory of the paper. In the "
-    "tables ± is a standard error over replicates; the best learner is bold. Where a published number exists it stands below ours, with "
-    "the difference in parentheses, in combined standard errors: the published mean of 100 runs is given our standard deviation / √100. "
-    "The printed numbers of Table 1 are not what the text says they are, so there are two protocols: published is how they can be "
-    "reproduced, as_written what the text describes. The parenthesised numbers of the paper's full table are not standard deviations of "
-    "these quantities; ours are in the CSV files and, folded, on the report page."
+    "This page reproduces every table and figure of Guo, Xu and Murphy (AISTATS 2024), and tests what the paper says as theory. In the "
+    "tables, ± is a standard error over replicates, and the best learner is bold. A published number is below ours, with the difference "
+    "in parentheses, in combined standard errors. The standard error of a published mean of 100 runs is taken to be our standard deviation "
+    "/ √100. The printed numbers of Table 1 are not what the text of the paper says they are. So there are two protocols: published is how "
+    "the printed numbers can be reproduced, and as_written is what the text describes. The paper's full table has numbers in parentheses, "
+    "which are not standard deviations of these quantities. Our standard deviations are in the CSV files and, folded, on the report page."
 )
 
 

@@ -42,28 +42,28 @@ USERS = 37
 TITLES = {"table1a": "Table 1(a): the synthetic environment", "table1b": "Table 1(b): HeartSteps V1"}
 SETTINGS = {
     ("table1a", "published"): (
-        "The printed numbers exceed 1.176, the largest clipped regret any policy can have here, so they cannot be average clipped regret. "
-        "They are 10 times the average clipped regret above that of the oracle that knows θ and acts on x̃ (so below 0 is better than that "
-        "oracle), T = 50,000, p0 = 0.2, ridge 1. The column σ_η² is used as a standard deviation, σ_ε² is a variance. MEB is uncorrected "
-        "for its first 500 rounds and has no guard; UCB has width 1; TS the exact posterior probability; the RobustUCB column is UCB with "
-        "width 1.1."
+        "The largest clipped regret that any policy can have here is 1.176. Some printed numbers are larger, so they cannot be average "
+        "clipped regret. They are 10 times the difference between a policy's average clipped regret and that of the oracle that knows θ "
+        "and acts on x̃; a number below 0 is better than that oracle. T = 50,000, p0 = 0.2, ridge 1. The column σ_η² is used as a standard "
+        "deviation, σ_ε² as a variance. MEB is uncorrected in its first 500 rounds and has no guard. UCB has width 1. TS uses the exact "
+        "posterior probability. The RobustUCB column is UCB with width 1.1."
     ),
     ("table1a", "as_written"): (
-        "Average clipped regret itself, σ_η² and σ_ε² variances, UCB and TS with C = ρ = σ_η², MEB with the 2,237 rounds of warm-up of "
-        "Corollary 2.1 (the others have none), RobustUCB with its restarts. The printed numbers are on another scale, so no difference is "
-        "taken."
+        "Average clipped regret. σ_η² and σ_ε² are variances. UCB and TS have C = ρ = σ_η². MEB has the 2,237 rounds of warm-up of "
+        "Corollary 2.1, and the other policies have none. RobustUCB has its restarts. The printed numbers are on another scale, so no "
+        "difference is shown."
     ),
     ("table1b", "published"): (
-        "Explore, then commit: 2,500 rounds at probability 1/2 with learning; then the fit is frozen and played greedily, no floor, for "
-        "2,500 rounds. The number is 10 times the average standard regret of those. σ_η² is used as a standard deviation, σ_ε² is the "
-        "error variance of the burden, whose decay λ is 0.95. Each replicate is one of the 37 users: from the data, that user's rows in "
-        "their order, again and again; from the description, contexts drawn from that user's distribution as built into the package. While "
-        "learning, all probabilities are 1/2, so MEB and MEB-naive nearly coincide; the RobustUCB column is taken to be UCB with width "
-        "1.1, as in (a)."
+        "Explore, then commit: for 2,500 rounds all probabilities are 1/2, and the policy learns. Then its estimate stays fixed, and for "
+        "2,500 rounds the best action is taken, without a floor. The number is 10 times the average standard regret of the second part. "
+        "σ_η² is used as a standard deviation. σ_ε² is the error variance of the burden, whose decay λ is 0.95. Each replicate is one of "
+        "the 37 users. From the data: the rows of that user in their order, repeated. From the description: contexts drawn from the user's "
+        "distribution that is built into the package. With probabilities 1/2, MEB and MEB-naive nearly agree. The RobustUCB column is "
+        "taken to be UCB with width 1.1, as in (a)."
     ),
     ("table1b", "as_written"): (
-        "Clipped at 0.2 over 2,500 rounds, contexts drawn i.i.d., σ_η² and σ_ε² variances: average clipped regret. The printed numbers are "
-        "another quantity, so no difference is taken."
+        "Average clipped regret over 2,500 rounds with the floor 0.2. Contexts are drawn independently. σ_η² and σ_ε² are variances. The "
+        "printed numbers are another quantity, so no difference is shown."
     ),
 }
 
