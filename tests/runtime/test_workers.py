@@ -212,7 +212,7 @@ def test_an_interruption_ends_the_command_with_one_sentence(cluster: Machines, t
             time.sleep(1.0)  # until all tasks are out: interrupted while it makes one, Dask itself prints a traceback
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
-        assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted;")
+        assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted.")
         assert "Traceback" not in errors
 
 
