@@ -5,12 +5,12 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 
 from mebandit import environments, measurement, schedules
 from mebandit.analysis.export import export
-from mebandit.analysis.inference import Analysis, fit
-from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
-from mebandit.analysis.targets import Fitted, LinearRule
+from mebandit.analysis.fit import Analysis, fit
+from mebandit.analysis.planning.plan import Plan, plan
+from mebandit.analysis.target_policies import Fitted, LinearRule
+from mebandit.analysis.value import Value, Values, learn_then_value, value
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.estimation.estimators import Estimate, estimate, estimate_moments
-from mebandit.experiments.plan import Plan, plan
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner
 from mebandit.live.recovery import JournalCheck, check_journal, repair_journal

@@ -11,7 +11,7 @@ import pytest
 
 import mebandit as mb
 from mebandit.analysis import export
-from tests.analysis.test_off_policy import Log, adaptive_log, chance, value
+from tests.analysis.test_value import Log, adaptive_log, chance, value
 
 
 def trial(n: int = 200) -> Log:

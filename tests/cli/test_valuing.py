@@ -13,7 +13,7 @@ from mebandit.analysis import value_page
 from mebandit.checks import MebanditError
 from mebandit.cli.terminal import commands
 from mebandit.measurement import from_validation
-from tests.analysis.test_off_policy import ERROR, THETA, adaptive_log, value
+from tests.analysis.test_value import ERROR, THETA, adaptive_log, value
 from tests.cli.test_cli import run
 
 COLUMNS = ("--predicted", "x_0,x_1")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.off_policy import forecast_of
+from mebandit.analysis.value import forecast_of
 from mebandit.checks import LogError
 from mebandit.logs.formats import PARQUET
 from mebandit.logs.reading import open_reading

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mebandit.analysis.inference import Analysis
+from mebandit.analysis.fit import Analysis
 from mebandit.estimation.estimators import Contrast, Estimate
 from mebandit.reports.page import Page, Picture, Table, picture
 from mebandit.runtime.escaping import as_csv, in_figure

@@ -81,7 +81,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
 
 def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
-    from mebandit.analysis.inference import fit
+    from mebandit.analysis.fit import fit
 
     validation, methods = given.pop("validation"), given.pop("method") or METHODS
     checked = None if validation is None else ErrorModel.load(validation)

@@ -74,8 +74,8 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
       mebandit plan --effect 0.3 --dim 3 --error-cov 0.5
       mebandit plan --half-width 0.1 --theta '0,-1;0.5,1' --mean 1,0.5 --cov 0,1 --error-cov 0,0.5
     """
-    from mebandit.analysis.inference import fit
-    from mebandit.experiments.plan import plan as make_plan
+    from mebandit.analysis.fit import fit
+    from mebandit.analysis.planning.plan import plan as make_plan
     from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()

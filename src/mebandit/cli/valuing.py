@@ -78,7 +78,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
 
 def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
     """The values of the policies that the options name."""
-    from mebandit.analysis.off_policy import value
+    from mebandit.analysis.value import value
 
     rule = {name: given.pop(name) for name in ("theta", "method", "floor", "context", "intercept")}
     policies, level, share = given.pop("policies"), given.pop("level"), given.pop("learn_share")
@@ -123,7 +123,7 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
 
 def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
     """The linear rule that the options describe, by name; none without --theta."""
-    from mebandit.analysis.targets import Fitted, LinearRule
+    from mebandit.analysis.target_policies import Fitted, LinearRule
 
     theta, context, floor = given["theta"], given["context"], given["floor"]
     if theta is None:

@@ -1,4 +1,4 @@
-"""How many rounds a trial needs: by formula (`mebandit.analysis.sample_size`) or from a pilot, then tried out in simulated trials."""
+"""How many rounds a trial needs: by formula (`mebandit.analysis.planning.formulas`) or from a pilot, then tried out in simulated trials."""
 
 import json
 import re
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.analysis.inference import Analysis, fit
-from mebandit.analysis.sample_size import METHODS, POLICIES, Design, Goal, design_effect, quantile, variance
+from mebandit.analysis.fit import Analysis, fit
+from mebandit.analysis.planning.formulas import METHODS, POLICIES, Design, Goal, design_effect, quantile, variance
+from mebandit.analysis.planning.trials import Constant, run_trials
 from mebandit.environments import Gaussian
-from mebandit.experiments.trials import Constant, run_trials
 from mebandit.policies import Policy, meb, meb_dr
 from mebandit.reports.page import Page, Table
 from mebandit.runtime.escaping import in_figure

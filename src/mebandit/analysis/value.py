@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import percent
-from mebandit.analysis.targets import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
+from mebandit.analysis.target_policies import Fitted, Frame, LinearRule, Reader, Seen, named, reader_of
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
 from mebandit.estimation.moments import Crossproducts
@@ -228,7 +228,7 @@ def value(
     `log` and its columns are as in `mebandit.fit`. `policy` is "uniform" (all allowed actions alike), a number (always that action), (K,)
     probabilities, a `LinearRule`, a `Fitted` rule (θ from the first `learn_share` of the rows, all values from the rest), or a function
     from predictions (n, d) to probabilities (n, K), which several threads may call. All of them read x̃ alone; the head of
-    `mebandit.analysis.targets` says why. `error_cov` or `error_columns` are needed only by rules that use them. Memory does not grow with
+    `mebandit.analysis.target_policies` says why. `error_cov` or `error_columns` are needed only by rules that use them. Memory does not grow with
     the number of rows, and the result does not depend on `workers`.
 
     >>> import numpy as np

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.analysis.targets import clipped
+from mebandit.analysis.target_policies import clipped
 from mebandit.logs.formats import ROWS
 from mebandit.values import Floats, Observation
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import mebandit as mb
-from mebandit.analysis.sample_size import Design, _dr_scores, _meb_scores, _rc_scores, design_effect, played, predictions, variance
+from mebandit.analysis.planning.formulas import Design, _dr_scores, _meb_scores, _rc_scores, design_effect, played, predictions, variance
+from mebandit.analysis.planning.plan import Check, counted, intended
+from mebandit.analysis.planning.trials import run_trials
 from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
-from mebandit.experiments.plan import Check, counted, intended
-from mebandit.experiments.trials import run_trials
 from mebandit.values import Floats
 
 CORRELATED = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.5]])
