@@ -5,10 +5,12 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 
 from mebandit import environments, measurement, schedules
 from mebandit.analysis.export import export
-from mebandit.analysis.fit import Analysis, fit
+from mebandit.analysis.fit import fit
+from mebandit.analysis.fit_result import Analysis
+from mebandit.analysis.linear_rule import Fitted, LinearRule
 from mebandit.analysis.planning.plan import Plan, plan
-from mebandit.analysis.target_policies import Fitted, LinearRule
-from mebandit.analysis.value import Value, Values, learn_then_value, value
+from mebandit.analysis.value import learn_then_value, value
+from mebandit.analysis.value_result import Value, Values
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
 from mebandit.estimation.estimators import Estimate, estimate, estimate_moments
 from mebandit.live.history import read_journal

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import kernels
+from mebandit.analysis import fit_figures, fit_tables
 from mebandit.analysis import fit_page as page
-from mebandit.analysis.diagnostics import Finding
+from mebandit.analysis.diagnostics.finding import Finding
 from mebandit.estimation.estimators import METHODS
 from mebandit.logs import formats
 from mebandit.measurement import from_validation, from_variances
@@ -854,14 +855,14 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_have_the_digits_that_their_standard_errors_support(value: float, std_error: float, shown: str) -> None:
-    assert page.digits(value, std_error) == shown
+    assert fit_tables.digits(value, std_error) == shown
 
 
 def test_figures_show_coefficients_of_all_sizes_on_one_axis() -> None:
     log = make_log()
     log["steps"] = 1000.0 * log["stress"] + np.random.default_rng(3).normal(0, 800, len(log))
     found = mb.fit(log, predicted="one,stress,steps", error_cov=[0.0, 0.5, 0.0], methods=["dr"])
-    axes = page.draw_forest(found, 0.95).axes[0]
+    axes = fit_figures.draw_forest(found, 0.95).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "stress", "steps, per 100"]
     drawn = np.asarray(axes.lines[0].get_xdata(), dtype=float)
     np.testing.assert_allclose(drawn, found.estimates["dr"].theta[0] * [1, 1, 100])
@@ -920,13 +921,13 @@ def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
     fitted = mb.fit(log, predicted="stress", error_cov=0.5, intercept=True)
     column = mb.fit(log, predicted="one,stress", error_cov=[0.0, 0.5])
     for table in ("estimates", "contrasts", "sensitivity"):
-        own, other = (page.tidy(found, 0.9)[table] for found in (fitted, column))
+        own, other = (fit_tables.tidy(found, 0.9)[table] for found in (fitted, column))
         pd.testing.assert_frame_equal(own.replace("(intercept)", "one"), other, rtol=1e-6)
-    for shown in (page.coefficients, page.sensitivity, lambda found: page.contrasts(found, 0.9)):
+    for shown in (fit_tables.coefficients, fit_tables.sensitivity, lambda found: fit_tables.contrasts(found, 0.9)):
         assert [["one" if cell == "(intercept)" else cell for cell in row] for row in shown(fitted).rows] == shown(column).rows
-    labels = [label.get_text() for label in page.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in fit_figures.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
     assert labels == ["(intercept)", "stress"]
-    legend = page.draw_sensitivity(fitted).axes[0].get_legend()
+    legend = fit_figures.draw_sensitivity(fitted).axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["(intercept)", "stress"]
     plain, other = fitted.to_plain()["contrasts"]["1-0"]["dr"], column.to_plain()["contrasts"]["1-0"]["dr"]
@@ -961,9 +962,9 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
     guarded = found.sensitivity_guarded["dr"]
     assert not guarded[1.0].any()
     assert guarded[2.0].all()
-    for row in page.sensitivity(found).rows:
+    for row in fit_tables.sensitivity(found).rows:
         assert [cell.endswith("?") for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
-    drawn = page.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
+    drawn = fit_figures.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
     assert np.isnan(np.asarray(drawn, dtype=float)).tolist() == [bool(own.any()) for own in guarded.values()]
     assert json.loads(found.to_json())["sensitivity_guarded"]["dr"]["2"] == [True, True]
 
@@ -971,7 +972,7 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
 def test_what_the_guard_decided_has_no_star() -> None:
     found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
     assert found.estimates["dr"].guarded.all()
-    assert all(row[3].endswith("?") for row in page.contrasts(found, 0.95).rows)
+    assert all(row[3].endswith("?") for row in fit_tables.contrasts(found, 0.95).rows)
 
 
 def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.analysis.target_policies import clipped
 from mebandit.logs.formats import ROWS
 from mebandit.values import Floats, Observation
 
@@ -232,9 +231,11 @@ def test_a_rule_decides_as_the_library_does(floor: float) -> None:
         np.testing.assert_allclose(rule.probabilities(x[None], allowed[None])[0], expected, rtol=1e-15)
 
 
-def test_clipping_keeps_what_keeps_the_floor() -> None:
-    p = np.array([[0.2, 0.8], [0.1, 0.9]])
-    np.testing.assert_allclose(clipped(p, np.ones((2, 2), dtype=bool), 0.1), p, rtol=1e-15)
+def test_a_rule_keeps_its_floor_among_the_allowed_actions_and_ties_share() -> None:
+    rule = mb.LinearRule([[1.0], [1.0], [0.0]], floor=0.1)
+    allowed = np.array([[True, True, True], [True, False, True], [False, False, True]])
+    expected = [[0.45, 0.45, 0.1], [0.9, 0.0, 0.1], [0.0, 0.0, 1.0]]
+    np.testing.assert_allclose(rule.probabilities(np.ones((3, 1)), allowed), expected, rtol=1e-15)
 
 
 def test_a_rule_on_the_best_linear_predictor_reads_it() -> None:

@@ -4,9 +4,8 @@ The log is read in blocks, twice: first for the crossproducts, from which θ fol
 follow, and for the diagnostics. Where Σe varies between rounds, regression calibration reads it two times more.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
-from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
+from mebandit.analysis.diagnostics import diagnose
+from mebandit.analysis.diagnostics.finding import Evidence
+from mebandit.analysis.diagnostics.tally import Tally, tally_of
+from mebandit.analysis.fit_result import Analysis
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.estimators import (
     METHODS,
     PREFERRED,
-    Contrast,
-    Estimate,
     Options,
     Scores,
     Solution,
@@ -40,123 +40,10 @@ from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.runtime.progress import Show, compiling_notice
 from mebandit.runtime.workers import Workers
-from mebandit.values import Booleans, Floats
+from mebandit.values import Floats
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 """multiples of Σe for the sensitivity of every coefficient"""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What a log says."""
-
-    estimates: dict[str, Estimate]
-    """by method"""
-    features: tuple[str, ...]
-    rounds: int
-    units: int
-    """how many clusters the standard errors are based on; 0: rounds stand alone"""
-    faults: int
-    """rows that were set aside"""
-    sensitivity: dict[str, dict[float, Floats]]
-    """θ (K, d) by method and multiple of Σe; NaN where there is no solution"""
-    intercept_sensitivity: dict[str, dict[float, Floats]]
-    """the same of the intercepts, (K,); zero unless they were fitted"""
-    sensitivity_guarded: dict[str, dict[float, Booleans]]
-    """where the guard decided instead, (K,): these are not the method's own"""
-    diagnostics: tuple[Finding, ...]
-    error: Correction
-    mean_reward: float
-    propensity_histogram: Floats
-    """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def n_actions(self) -> int:
-        return len(next(iter(self.estimates.values())).theta)
-
-    @property
-    def best(self) -> Estimate:
-        """The estimate to read first: dr, else meb, else what there is."""
-        return next(self.estimates[method] for method in PREFERRED if method in self.estimates)
-
-    @property
-    def verdict(self) -> str:
-        """The gravest verdict among the diagnostics."""
-        return self.diagnostics[0].verdict
-
-    def __str__(self) -> str:
-        from mebandit.analysis.fit_page import describe  # which is about this class
-
-        return describe(self)
-
-    def to_plain(self, level: float = 0.95) -> dict[str, Any]:
-        """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
-        contrasts = {
-            f"{a}-{b}": {method: _contrast_plain(found.contrast(a, b), level) for method, found in self.estimates.items()}
-            for a in range(self.n_actions)
-            for b in range(a)
-        }
-        plain = {
-            "format": "mebandit-fit",
-            "version": 1,
-            "rounds": self.rounds,
-            "units": self.units,
-            "rows_set_aside": self.faults,
-            "n_actions": self.n_actions,
-            "features": list(self.features),
-            "mean_reward": self.mean_reward,
-            "error": self.error.to_plain(),
-            "level": level,
-            "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
-            "contrasts": contrasts,
-            "sensitivity": _scales_plain(self.sensitivity),
-            "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
-            "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),
-            "diagnostics": [finding._asdict() for finding in self.diagnostics],
-            "settings": self.settings,
-        }
-        return dict(_without_nan(plain))
-
-    def to_json(self, level: float = 0.95) -> str:
-        return json.dumps(self.to_plain(level), allow_nan=False, indent=2)
-
-
-def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
-    return {
-        "theta": found.theta.tolist(),
-        "std_error": found.std_error.tolist(),
-        "interval": found.interval(level).tolist(),
-        "intercept": found.intercept.tolist(),
-        "intercept_std_error": found.intercept_std_error.tolist(),
-        "guarded": found.guarded.tolist(),
-        "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
-    }
-
-
-def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
-    return {
-        "theta": found.theta.tolist(),
-        "std_error": found.std_error.tolist(),
-        "interval": found.interval(level).tolist(),
-        "intercept": found.intercept,
-        "intercept_std_error": found.intercept_std_error,
-    }
-
-
-def _scales_plain(by_method: Mapping[str, Mapping[float, Floats | Booleans]]) -> dict[str, Any]:
-    return {method: {f"{scale:g}": found.tolist() for scale, found in by_scale.items()} for method, by_scale in by_method.items()}
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null."""
-    if isinstance(value, dict):
-        return {name: _without_nan(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(inner) for inner in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
 
 
 @of_usable_sizes()

@@ -4,7 +4,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.analysis.value import ESTIMATORS, Figure, Values
+from mebandit.analysis.value_result import ESTIMATORS, Figure, Values
 from mebandit.reports.page import Page, Table, picture
 from mebandit.runtime.escaping import as_csv, in_figure
 from mebandit.runtime.files import write_together

@@ -48,6 +48,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
     from mebandit.analysis import fit_page as page
+    from mebandit.analysis import fit_tables
     from mebandit.runtime.files import folder_for_results
 
     begun, written = monotonic(), None
@@ -63,9 +64,9 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
     Console().print(page.headline(found), highlight=False, markup=False, soft_wrap=True)
     best = found.best.method
     shown = [
-        ("Coefficients, ± standard error", page.coefficients(found)),
-        ("Differences between actions", page.contrasts(found, level)),
-        (f"Differences between actions by {best}, with other multiples of the error covariance", page.sensitivity(found)),
+        ("Coefficients, ± standard error", fit_tables.coefficients(found)),
+        ("Differences between actions", fit_tables.contrasts(found, level)),
+        (f"Differences between actions by {best}, with other multiples of the error covariance", fit_tables.sensitivity(found)),
     ]
     for title, table in shown:
         print_table(title, table.header, table.rows, set())

@@ -123,7 +123,7 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
 
 def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
     """The linear rule that the options describe, by name; none without --theta."""
-    from mebandit.analysis.target_policies import Fitted, LinearRule
+    from mebandit.analysis.linear_rule import Fitted, LinearRule
 
     theta, context, floor = given["theta"], given["context"], given["floor"]
     if theta is None:

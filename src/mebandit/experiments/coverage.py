@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit.analysis.planning.formulas import quantile
+from mebandit.analysis.planning.goal import quantile
 from mebandit.analysis.planning.trials import Trials, run_trials
 from mebandit.environments import Gaussian
 from mebandit.policies import meb
