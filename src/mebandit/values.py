@@ -144,17 +144,6 @@ class Tape(NamedTuple):
     """B_{t+1} = decay B_t + gain[a_t], (K,)"""
 
 
-class Written(NamedTuple):
-    """What was seen and done in B simulated rounds, as a log has it; empty where nobody asks."""
-
-    predicted: Floats
-    """x̃_t, (B, d)"""
-    actions: Integers
-    propensities: Floats
-    """π_t(·), (B, K)"""
-    rewards: Floats
-
-
 class Plan(NamedTuple):
     """The schedules of a policy, written out for B rounds."""
 

@@ -21,7 +21,7 @@ from mebandit.analysis import fit_figures, fit_tables
 from mebandit.analysis import fit_page as page
 from mebandit.analysis.diagnostics.finding import Finding
 from mebandit.estimation.estimators import METHODS
-from mebandit.logs import formats
+from mebandit.logs import pieces
 from mebandit.measurement import from_validation, from_variances
 from mebandit.values import Floats
 from tests.strategies import Case, logs
@@ -61,7 +61,7 @@ def assert_same(found: mb.Estimate, expected: mb.Estimate, rtol: float = 1e-9) -
 
 
 def test_a_block_of_one_round_with_an_error_of_its_own_is_calibrated_like_the_others() -> None:
-    log = make_log(formats.ROWS + 1)
+    log = make_log(pieces.ROWS + 1)
     by_round = np.zeros((len(log), 2, 2))
     by_round[:, 1, 1] = log["variance"]
     alone = log.iloc[[-1]].assign(reward=1e4, stress=40.0)  # so that this round is seen in the sums
@@ -91,9 +91,9 @@ def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, in
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks from a small log, of a Parquet file one to four at a time."""
-    monkeypatch.setattr(formats, "ROWS", 64)
-    monkeypatch.setattr(formats, "PARQUET_BYTES", 15_000)
-    monkeypatch.setattr(formats, "CSV_BYTES", 4096)
+    monkeypatch.setattr(pieces, "ROWS", 64)
+    monkeypatch.setattr(pieces, "PARQUET_BYTES", 15_000)
+    monkeypatch.setattr(pieces, "CSV_BYTES", 4096)
 
 
 def stored(log: pd.DataFrame, folder: Path) -> dict[str, Any]:

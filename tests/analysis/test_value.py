@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.logs.formats import ROWS
+from mebandit.logs.pieces import ROWS
 from mebandit.values import Floats, Observation
 
 THETA = np.array([[1.5, -1.0], [1.0, 1.0]])
 ERROR = np.diag([0.0, 0.5])
-ESTIMATORS = ("weighted", "self-normalised", "dr")
+ESTIMATORS = ("ips", "snips", "dr")
 Log = dict[str, Any]
 
 
@@ -79,10 +79,10 @@ def reference(log: Log, pi: Floats, unit: Any = None) -> dict[str, tuple[float, 
     fitted = np.column_stack([z @ b for b in beta])
     rho = pi[np.arange(n), a] / p
     robust = (pi * fitted).sum(axis=1) + rho * (r - fitted[np.arange(n), a])
-    V = {"weighted": (rho * r).mean(), "self-normalised": (rho * r).sum() / rho.sum(), "dr": robust.mean()}
+    V = {"ips": (rho * r).mean(), "snips": (rho * r).sum() / rho.sum(), "dr": robust.mean()}
     psi = {
-        "weighted": rho * r - V["weighted"],
-        "self-normalised": rho * (r - V["self-normalised"]) / rho.mean(),
+        "ips": rho * r - V["ips"],
+        "snips": rho * (r - V["snips"]) / rho.mean(),
         "dr": robust - V["dr"],
     }
     label = None if unit is None else np.asarray(unit)
@@ -141,7 +141,7 @@ def test_the_logged_policy_has_the_mean_reward() -> None:
     a = (rng.random(3000) < pi[:, 1]).astype(int)
     r = np.einsum("ti,ti->t", THETA[a], x)
     found = value({"x": seen, "action": a, "reward": r, "propensity": pi[np.arange(3000), a]}, chance)
-    for estimator in ("weighted", "self-normalised"):
+    for estimator in ("ips", "snips"):
         own = found.estimates[estimator]
         assert own.value == pytest.approx(r.mean(), rel=1e-12)
         assert own.difference.value == 0.0
@@ -156,8 +156,8 @@ def test_one_action_for_ever_is_the_weighted_mean_of_its_rewards() -> None:
         taken = log["action"] == b
         w = 1 / log["propensity"][taken]
         found = value(log, b).estimates
-        assert found["self-normalised"].value == pytest.approx(np.average(log["reward"][taken], weights=w), rel=1e-10)
-        assert found["weighted"].value == pytest.approx((w * log["reward"][taken]).sum() / 2000, rel=1e-10)
+        assert found["snips"].value == pytest.approx(np.average(log["reward"][taken], weights=w), rel=1e-10)
+        assert found["ips"].value == pytest.approx((w * log["reward"][taken]).sum() / 2000, rel=1e-10)
 
 
 def test_relabelling_the_actions_changes_nothing() -> None:
@@ -178,8 +178,8 @@ def test_two_halves_are_the_whole(turned: bool) -> None:
     halves = [{name: column[part] for name, column in log.items()} for part in (slice(0, 800), slice(800, None))]
     whole, parts = value(log, chance, unit="who"), [value(half, chance) for half in halves]
     joined = value(halves[::-1] if turned else halves, chance, unit="who")
-    mixed = 0.4 * parts[0].estimates["weighted"].value + 0.6 * parts[1].estimates["weighted"].value
-    assert whole.estimates["weighted"].value == pytest.approx(mixed, rel=1e-12)
+    mixed = 0.4 * parts[0].estimates["ips"].value + 0.6 * parts[1].estimates["ips"].value
+    assert whole.estimates["ips"].value == pytest.approx(mixed, rel=1e-12)
     for estimator in ESTIMATORS:
         assert joined.estimates[estimator].value == pytest.approx(whole.estimates[estimator].value, rel=1e-10)
         assert joined.estimates[estimator].std_error == pytest.approx(whole.estimates[estimator].std_error, rel=1e-10)
@@ -314,8 +314,8 @@ def test_values_are_unbiased_and_their_intervals_cover() -> None:
         assert abs(bias) < 4, (p, e, bias)
         assert 0.93 <= covered <= 0.97, (p, e, covered)
     for p in POLICIES:
-        assert se[p, "dr"].mean() < se[p, "weighted"].mean()
-        assert V[p, "dr"].std() < V[p, "weighted"].std()
+        assert se[p, "dr"].mean() < se[p, "ips"].mean()
+        assert V[p, "dr"].std() < V[p, "ips"].std()
 
 
 def test_the_same_rounds_make_a_learned_rule_look_better_than_it_is() -> None:

@@ -74,7 +74,7 @@ def test_a_table_a_figure_and_a_page(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1,000 rounds of 50 units after the first 1,000 rows, which taught the rule." in done.stdout
     assert "learned" in done.stdout
-    assert "self-normalised" in done.stdout
+    assert "snips" in done.stdout
     page = (folder / "out" / "value.html").read_text()
     assert page.count("<svg") == 1
     assert "seed" not in page

@@ -7,10 +7,9 @@ follow, and for the diagnostics. Where Σe varies between rounds, regression cal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import diagnose
@@ -35,7 +34,8 @@ from mebandit.estimation.estimators import (
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import LeverSums
 from mebandit.kernels import layout
-from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
+from mebandit.logs.log import Log, LogColumns, log_of
+from mebandit.logs.reading import ByUnit, Reading, by_unit, reading_of
 from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.runtime.progress import Show, compiling_notice
@@ -50,36 +50,42 @@ SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 def fit(
     log: Any,
     *,
-    predicted: str | Sequence[str] | None = None,
-    action: str = "action",
-    reward: str = "reward",
-    propensity: str | Sequence[str] | None = None,
-    unit: str | None = None,
-    error_cov: ArrayLike | ErrorModel | Path | str | None = None,
-    error_columns: str | Sequence[str] | None = None,
-    validation: ErrorModel | None = None,
-    n_actions: int | None = None,
     methods: str | Sequence[str] = METHODS,
     ridge: float = 0.0,
     intercept: bool = False,
     guard: str = "auto",
     floor: float | None = None,
+    validation: ErrorModel | None = None,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    **columns: Unpack[LogColumns],
 ) -> Analysis:
-    """Analyse a log: estimates by every method with intervals, contrasts, sensitivity to Σe, diagnostics.
+    """Analyse a stored log: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
-    `log` is a path (.parquet, .csv, .tsv, a folder of these, a journal .jsonl), several of them, a table (pandas, pyarrow) or arrays by
-    name. `predicted`, `action`, `reward`, `propensity` (one column for the action taken, or one for each action), `unit` name its columns.
-    The error is `error_cov` (a number, a vector, a matrix, an `ErrorModel`, or the path of a .csv or .json of these), or `error_columns` by
-    round: a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
-    `validation` is what validation pairs say (`measurement.from_validation`): the diagnostics hold the error that is taken out against it,
-    and where that is Berkson error a warning tells what the correction does. `floor` is the smallest probability that the policy promised.
-    `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without them; by default the first of them is an
-    error. `workers` is a number of threads, or the address of a Dask scheduler (or its Client) whose workers read Parquet files for
-    themselves; results do not depend on it. Memory does not grow with the number of rows.
+    Memory does not grow with the number of rows.
+
+    Args:
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords.
+        methods: One or several of "ridge", "naive", "meb", "dr", "rc" (default: all).
+        ridge: Added to the diagonal of each action's matrix when θ is solved for, at least 0 (default 0).
+        intercept: Fit an intercept for every action (default False).
+        guard: "auto" (default): the formula wherever its matrix is safely positive definite, elsewhere the stabilised (Fuller-type)
+            estimate; "always": the stabilised estimate everywhere; "never": the formula everywhere.
+        floor: Exploration floor of the logging policy; rounds below it are reported (default None: not known).
+        validation: An error model from validation pairs or replicates. The diagnostics compare Σe with it, and where it says that the error
+            is Berkson, a warning tells what the correction does (default None).
+        on_bad: What happens to rows that break a rule: "refuse" (default) raises an error that names the first of them; "set-aside" writes
+            them to the file `set_aside` and goes on without them.
+        set_aside: The CSV file for these rows (default None).
+        workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.
+            None (default): all cores. The result does not depend on it.
+        progress: Whether to show progress on standard error; None (default): on a terminal.
+        **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
+
+    Returns:
+        The estimates by method, `best` among them, the diagnostics, and `to_json()`; printed, it is a report.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -90,33 +96,27 @@ def fit(
     >>> found.estimates["meb"].theta.round(1).ravel()
     array([-1.,  2.])
     """
-    if not isinstance(methods, (str, Sequence)):
-        checks.refuse("methods", "be names of methods", checks.shown(methods))
-    chosen = (methods,) if isinstance(methods, str) else tuple(methods)
-    for method in chosen or ("",):
-        checks.one_of("methods", method, METHODS)
+    chosen = _chosen(methods)
     if floor is not None:
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
     checks.one_of("guard", guard, ("auto", "always", "never"))
-    reading = open_reading(
-        log,
-        predicted=predicted,
-        action=action,
-        reward=reward,
-        propensity=propensity,
-        unit=unit,
-        n_actions=n_actions,
-        error_cov=error_cov,
-        error_columns=error_columns,
-        workers=workers,
-        progress=progress,
-    )
+    reading = reading_of(log_of(log, columns), workers=workers, progress=progress)
     _check_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
     return _Steps(reading, options, chosen, floor).analysis(validation, settings, on_bad=on_bad, set_aside=set_aside)
+
+
+def _chosen(methods: Any) -> tuple[str, ...]:
+    """The names of methods, each of a method that there is."""
+    if not isinstance(methods, (str, Sequence)):
+        checks.refuse("methods", "be names of methods", checks.shown(methods))
+    chosen = (methods,) if isinstance(methods, str) else tuple(methods)
+    for method in chosen or ("",):
+        checks.one_of("methods", method, METHODS)
+    return chosen
 
 
 def _check_validation(validation: Any, features: tuple[str, ...]) -> None:
@@ -140,7 +140,7 @@ def compile_ahead(progress: Show = None) -> None:
     even, numbers = np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 5.0])
     log = {"x": numbers, "action": even, "reward": numbers, "propensity": np.full(4, 0.5)}
     with compiling_notice(compiled, progress):
-        reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
+        reading = reading_of(Log(log, predicted="x", error_cov=0.0), workers=1, progress=False)
         reading.count()
         _Steps(reading, Options(), METHODS, None).analysis(None, {})
 

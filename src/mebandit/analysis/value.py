@@ -3,13 +3,12 @@
 The log is read twice: for the regressions of the reward on the prediction, then for the sums from which the estimates follow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.analysis.linear_rule import Fitted, LinearRule
@@ -20,25 +19,17 @@ from mebandit.analysis.value_result import Value, Values
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.estimators import Options, calibrated_products, calibration_of, of_usable_sizes, outcome_regressions, solve_log
 from mebandit.estimation.moments import Crossproducts
-from mebandit.logs.reading import Reading, by_unit, open_reading
-from mebandit.logs.source import Block
-from mebandit.measurement import ErrorModel
+from mebandit.logs.log import LogColumns, log_of
+from mebandit.logs.reading import Reading, by_unit, reading_of, refuse_unknown_error
+from mebandit.logs.source import Block, forecast_of
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
 from mebandit.values import Floats
 
 
-class Settings(TypedDict, total=False):
+class ValueOptions(LogColumns, total=False):
     """The keywords of `value`."""
 
-    predicted: str | Sequence[str] | None
-    action: str
-    reward: str
-    propensity: str | Sequence[str] | None
-    unit: str | None
-    n_actions: int | None
-    error_cov: ArrayLike | ErrorModel | Path | None
-    error_columns: str | Sequence[str] | None
     learn_share: float
     level: float
     on_bad: str
@@ -48,61 +39,64 @@ class Settings(TypedDict, total=False):
 
 
 @overload
-def value(log: Any, policy: Mapping[str, Any], **settings: Unpack[Settings]) -> Values: ...
+def value(log: Any, policy: Mapping[str, Any], **options: Unpack[ValueOptions]) -> Values: ...
 @overload
-def value(log: Any, policy: Any, **settings: Unpack[Settings]) -> Value: ...
+def value(log: Any, policy: Any, **options: Unpack[ValueOptions]) -> Value: ...
 @of_usable_sizes()
 def value(
     log: Any,
     policy: Any,
     *,
-    predicted: str | Sequence[str] | None = None,
-    action: str = "action",
-    reward: str = "reward",
-    propensity: str | Sequence[str] | None = None,
-    unit: str | None = None,
-    n_actions: int | None = None,
-    error_cov: ArrayLike | ErrorModel | Path | None = None,
-    error_columns: str | Sequence[str] | None = None,
     learn_share: float = 0.5,
     level: float = 0.95,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    **columns: Unpack[LogColumns],
 ) -> Value | Values:
-    """What a policy would have earned per round, by three estimators with intervals; for policies by name, a table of them.
+    """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals.
 
-    `log` and its columns are as in `mebandit.fit`. `policy` is "uniform" (all allowed actions alike), a number (always that action), (K,)
-    probabilities, a `LinearRule`, a `Fitted` rule (θ from the first `learn_share` of the rows, all values from the rest), or a function
-    from predictions (n, d) to probabilities (n, K), which several threads may call. All of them read x̃ alone; `mebandit.analysis.logged_context` says
-    why. `error_cov` or `error_columns` are needed only by rules that use them. Memory does not grow with
-    the number of rows, and the result does not depend on `workers`.
+    Memory does not grow with the number of rows.
+
+    Args:
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. `error_cov` or `error_columns` are needed
+            only by policies that read Σe.
+        policy: One policy, or several in a dict by name. A policy is one of these:
+
+            - "uniform": all allowed actions with the same probability;
+            - a number: always that action;
+            - (K,) probabilities, the same in all rounds;
+            - a `LinearRule`;
+            - a `Fitted` rule: θ is estimated from the first `learn_share` of the rows, and all values from the rest;
+            - a `Learner`, as it has learned up to now; or `(policy, state)`, or `(policy, state, time)`, with any object that has the
+              methods of a `Policy`. It is asked for its propensities in each row and does not learn from them. Its schedules read `time`,
+              the number of the decision (default: the row's number in the log; a Learner's next decision);
+            - a function from predictions (n, d) to probabilities (n, K).
+
+            A policy reads x̃ and Σe, as the logging policy did. Several threads may call it.
+        learn_share: The share of the rows, the first ones, from which a `Fitted` rule is estimated (default 0.5).
+        level: Confidence level (default 0.95).
+        on_bad: As in `fit` (default "refuse").
+        set_aside: As in `fit` (default None).
+        workers: As in `fit` (default None: all cores). The result does not depend on it.
+        progress: As in `fit` (default None).
+        **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
+
+    Returns:
+        A `Value`; for policies by name, `Values`, with `contrast(a, b)` between any two of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x, action = rng.normal(0, 1, 10_000), rng.integers(0, 2, 10_000)
     >>> log = {"stress": x, "action": action, "reward": np.where(action == 1, x, 0.5), "propensity": np.full(x.size, 0.5)}
     >>> found = value(log, LinearRule([[0.0], [1.0]]), predicted="stress")
-    >>> round(found.best.value, 2), found.best.std_error < found.estimates["weighted"].std_error
+    >>> round(found.best.value, 2), found.best.std_error < found.estimates["ips"].std_error
     (0.65, True)
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    reading = open_reading(
-        log,
-        predicted=predicted,
-        action=action,
-        reward=reward,
-        propensity=propensity,
-        unit=unit,
-        n_actions=n_actions,
-        error_cov=error_cov,
-        error_columns=error_columns,
-        error_needed=False,
-        workers=workers,
-        progress=progress,
-    )
+    reading = reading_of(log_of(log, columns), error_needed=False, workers=workers, progress=progress)
     found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 
@@ -115,14 +109,26 @@ def learn_then_value(
     floor: float = 0.0,
     ridge: float = 0.0,
     intercept: bool = False,
-    **settings: Unpack[Settings],
+    **options: Unpack[ValueOptions],
 ) -> Value:
-    """Learn a rule from the first half of a log and value it on the second: `value(log, Fitted(...))`.
+    """Estimate a rule from the first half of a log and its value from the second: `value(log, Fitted(...))`.
 
-    θ from the same rounds would look better than it is; see `Fitted`. The result's `policy` is the rule that was learned.
+    From the same rounds, its value would look better than it is; see `Fitted`.
+
+    Args:
+        log: As in `value`.
+        method: The estimator of θ: "ridge", "naive", "meb", "dr" (default) or "rc".
+        context: What the rule reads: "blp" (default), the best linear predictor of x, or "predicted", x̃.
+        floor: The rule's smallest probability of an allowed action (default 0).
+        ridge: As in `fit` (default 0).
+        intercept: Fit an intercept for every action (default False).
+        **options: The other keywords of `value`, and columns and error of the log, as in `Log`.
+
+    Returns:
+        The value; its `policy` is the rule that was estimated.
     """
     rule = Fitted(method=method, context=context, floor=floor, ridge=ridge, intercept=intercept)
-    found: Value = value(log, rule, **settings)
+    found: Value = value(log, rule, **options)
     return found
 
 
@@ -148,14 +154,6 @@ class Window(NamedTuple):
             allowed=rounds.allowed[i:j] if len(rounds.allowed) == n > 1 else rounds.allowed,
         )
         return block._replace(start=block.start + i, rounds=kept, unit=block.unit[i:j], forecast=block.forecast[i:j])
-
-
-def forecast_of(block: Block, n_actions: int) -> Floats:
-    """The logged probability of every action, (n, K); no column where only that of the action taken is known. Of two actions, both are."""
-    if block.forecast.shape[1] or n_actions > 2:
-        return block.forecast
-    p, a = block.rounds.propensities, block.rounds.actions
-    return np.column_stack([np.where(a == b, p, 1.0 - p) for b in (0, 1)])
 
 
 @dataclass(frozen=True)
@@ -205,8 +203,7 @@ class _Valuation:
     def _learned(self, policy: Fitted, raw: Crossproducts, window: Window) -> LinearRule:
         """The rule that the first rows teach."""
         if not self.reading.error_known:
-            remedy = "Give error_cov (--error-cov, --error-model), or the columns that hold it (--error-columns); 0 for none."
-            checks.refuse("the error covariance", "be known, to be corrected for", "nothing", remedy)
+            refuse_unknown_error()
         error = self.reading.error.settled(raw)
         products, constant = error.unbiased(raw), None if error.varying else error.mean_cov
         calibration = calibration_of(products, constant)

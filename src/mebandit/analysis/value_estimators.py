@@ -57,8 +57,8 @@ def _influences(i: int, sums: Floats, center: float) -> dict[str, tuple[float, F
     unit = np.eye(sums.size)
     mean, ratio, robust = (sums[ρr] + center * sums[ρ]) / n, sums[ρr] / sums[ρ], sums[y] / n
     return {
-        "weighted": (float(mean), unit[ρr] + center * unit[ρ] - mean * unit[0]),
-        "self-normalised": (float(center + ratio), (unit[ρr] - ratio * unit[ρ]) * n / sums[ρ]),
+        "ips": (float(mean), unit[ρr] + center * unit[ρ] - mean * unit[0]),
+        "snips": (float(center + ratio), (unit[ρr] - ratio * unit[ρ]) * n / sums[ρ]),
         "dr": (float(center + robust), unit[y] - robust * unit[0]),
     }
 

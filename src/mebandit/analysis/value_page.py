@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas as pd
 
-COLOURS = {"weighted": "#c8553d", "self-normalised": "#e0a030", "dr": "#2f6690"}
+COLOURS = {"ips": "#c8553d", "snips": "#e0a030", "dr": "#2f6690"}
 
 
 def headline(values: Values) -> str:

@@ -11,7 +11,7 @@ from mebandit import checks, kernels
 from mebandit.analysis.linear_rule import LinearRule
 from mebandit.values import Floats
 
-ESTIMATORS = ("weighted", "self-normalised", "dr")
+ESTIMATORS = ("ips", "snips", "dr")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Value:
     policy: Any
     """as it was given; of a `Fitted` one, the `LinearRule` that was learned"""
     estimates: dict[str, Estimated]
-    """by estimator: weighted, self-normalised, dr"""
+    """by estimator: ips, snips, dr"""
     logged: Figure
     """the mean reward of the rounds, which is what the logged policy earned"""
     rounds: int

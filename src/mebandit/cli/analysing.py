@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.stored import FORMAT
@@ -86,7 +86,8 @@ def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any])
 
     validation, methods = given.pop("validation"), given.pop("method") or METHODS
     checked = None if validation is None else ErrorModel.load(validation)
-    return fit([str(path) for path in log], validation=checked, methods=methods, **log_arguments(given, folder))
+    arguments = log_arguments(given, folder)
+    return fit(stored_log(log, arguments), validation=checked, methods=methods, **arguments)
 
 
 COLOURS = {"green": "green", "yellow": "yellow", "red": "bold red"}
@@ -184,7 +185,7 @@ def _joined(paths: tuple[Path, ...], features: list[str]) -> ErrorModel:
 
 def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> ErrorModel:
     """The error model that a file is evidence of."""
-    from mebandit.logs.formats import read_matrix, read_numbers
+    from mebandit.logs.small import read_matrix, read_numbers
 
     if kind == "confusion":
         return measurement.from_confusion(read_matrix(path), reference=given["reference"])
@@ -200,7 +201,7 @@ def _stacked(path: Path, names: list[str], subject: str) -> Any:
     """Readings (subjects, readings, features) from rows with a subject's label; NaN where one has fewer than others."""
     import numpy as np
 
-    from mebandit.logs.formats import read_labels, read_numbers
+    from mebandit.logs.small import read_labels, read_numbers
 
     x, labels = read_numbers(path, names), read_labels(path, subject)
     _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)

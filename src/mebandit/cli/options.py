@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mebandit.checks import InvalidInput, LogError
 from mebandit.measurement import ErrorModel
 from mebandit.runtime.files import parse_toml
+
+if TYPE_CHECKING:
+    from mebandit.logs.log import Log
 
 Command = Callable[..., None]
 
@@ -101,6 +104,13 @@ def log_arguments(given: dict[str, Any], folder: Path | None = None) -> dict[str
     if arguments.get("on_bad") == "set-aside":
         arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
     return arguments
+
+
+def stored_log(paths: tuple[Path, ...], arguments: dict[str, Any]) -> "Log":
+    """The log with its columns, which are taken out of the arguments."""
+    from mebandit.logs.log import Log, LogColumns
+
+    return Log([str(path) for path in paths], **{name: arguments.pop(name) for name in LogColumns.__annotations__ if name in arguments})
 
 
 def _covariance(text: str | None) -> Any:

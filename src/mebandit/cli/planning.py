@@ -76,6 +76,7 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
     """
     from mebandit.analysis.fit import fit
     from mebandit.analysis.planning.plan import plan as make_plan
+    from mebandit.logs.log import Log
     from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()
@@ -88,7 +89,8 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
         raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
     with folder_for_results(out, [] if pilot is None else [pilot], FILES) as folder:
         error = said.pop("error_model", given["error_cov"])
-        fitted = None if pilot is None else fit(pilot, error_cov=error, methods=given["method"], **said)
+        intercept = bool(said.pop("intercept", False))
+        fitted = None if pilot is None else fit(Log(pilot, error_cov=error, **said), methods=given["method"], intercept=intercept)
         which = given["coefficient"]
         if whole(which) and not (fitted is not None and which in fitted.features):
             given["coefficient"] = int(which)

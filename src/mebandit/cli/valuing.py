@@ -12,12 +12,21 @@ from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.analysing import METHODS
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, whole, workers_options
+from mebandit.cli.options import (
+    bad_row_options,
+    error_options,
+    log_arguments,
+    log_options,
+    stored_log,
+    threads_option,
+    whole,
+    workers_options,
+)
 from mebandit.cli.terminal import commands, print_table
 from mebandit.runtime.files import parse_json
 
 if TYPE_CHECKING:
-    from mebandit.logs.reading import Reading
+    from mebandit.logs.log import Log
 
 
 @commands.command()
@@ -84,24 +93,16 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     policies, level, share = given.pop("policies"), given.pop("level"), given.pop("learn_share")
     arguments = log_arguments(given, folder)
     arguments.pop("floor", None)  # of the logged policy; that of the rule is an option
-    known = arguments["error_cov"] is not None or "error_columns" in arguments
+    stored = stored_log(log, arguments)
+    known = stored.error_cov is not None or stored.error_columns is not None
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
-    paths = [str(path) for path in log]
-    targets = _fixed(policies) | _rule(rule, paths, arguments) or _usual(paths, arguments)
-    return value(paths, targets, level=level, learn_share=share, **arguments)
+    targets = _fixed(policies) | _rule(rule, stored) or _usual(stored)
+    return value(stored, targets, level=level, learn_share=share, **arguments)
 
 
-def _usual(paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+def _usual(log: "Log") -> dict[str, Any]:
     """Uniform play, and each action for ever."""
-    return _fixed(("uniform", *map(str, range(_opened(paths, arguments).source.n_actions))))
-
-
-def _opened(paths: list[str], arguments: dict[str, Any]) -> "Reading":
-    """The log, of which nothing but the columns has been looked at."""
-    from mebandit.logs.reading import open_reading
-
-    said = {name: value for name, value in arguments.items() if name not in ("on_bad", "set_aside")}
-    return open_reading(paths, **said, error_needed=False)
+    return _fixed(("uniform", *map(str, range(log.open().n_actions))))
 
 
 def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+def _rule(given: dict[str, Any], log: "Log") -> dict[str, Any]:
     """The linear rule that the options describe, by name; none without --theta."""
     from mebandit.analysis.linear_rule import Fitted, LinearRule
 
@@ -133,13 +134,13 @@ def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) ->
     path = Path(theta)
     data = _read_theta(path)
     if isinstance(data, dict):
-        _check_fit(path, data, _opened(paths, arguments))
+        _check_fit(path, data, log)
     return {path.stem: LinearRule(floor=floor, context=context, **_theta(path, data, given["method"]))}
 
 
-def _check_fit(path: Path, fit: dict[str, Any], reading: "Reading") -> None:
+def _check_fit(path: Path, fit: dict[str, Any], log: "Log") -> None:
     """Refuse what was fitted to other features, or to predictions that were unbiased first where here they are not."""
-    named, model, error = reading.source.columns.predicted, reading.error.model, fit.get("error")
+    named, model, error = log.columns.predicted, None if log.error is None else log.error.model, fit.get("error")
     if "features" in fit and fit["features"] != list(named):
         got = ", ".join(map(str, fit["features"])) if isinstance(fit["features"], list) else str(fit["features"])
         raise InvalidInput(f"the θ of {path} must be of the log's features, {', '.join(named)}, in their order; got one of {got}.")
@@ -185,7 +186,6 @@ def export(log: tuple[Path, ...], to: str, out: Path, **given: Any) -> None:
     from mebandit.analysis.export import export
 
     arguments = log_arguments(given)
-    for name in ("error_columns", "floor"):  # which no layout has a place for
-        arguments.pop(name, None)
-    rows = export([str(path) for path in log], out, to=to, **arguments)
+    arguments.pop("floor", None)  # which no layout has a place for
+    rows = export(stored_log(log, arguments), out, to=to, **arguments)
     click.echo(f"{rows:,} rounds: {out.resolve()}")

@@ -12,7 +12,7 @@ from mebandit.estimation.best_linear import Calibration
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.estimators import Estimate, Solution
 from mebandit.estimation.moments import Crossproducts
-from mebandit.logs.formats import Fault
+from mebandit.logs.fault import Fault
 from mebandit.measurement import ErrorModel
 
 GREEN, YELLOW, RED = "green", "yellow", "red"

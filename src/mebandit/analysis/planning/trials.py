@@ -9,8 +9,8 @@ import numpy as np
 from mebandit import checks
 from mebandit.environments import Environment
 from mebandit.estimation.estimators import Estimate, Options, estimates_of
+from mebandit.estimation.history import History
 from mebandit.estimation.moments import check_rounds
-from mebandit.live.history import Log
 from mebandit.policies import Policy
 from mebandit.runtime.progress import Show, progress_bar
 from mebandit.runtime.workers import Workers, hired
@@ -53,7 +53,7 @@ class Constant:
 
     probabilities: Floats
 
-    def log(self, environment: Environment, *, horizon: int, seed: int, replicate: int, cell: int) -> Log:
+    def log(self, environment: Environment, *, horizon: int, seed: int, replicate: int, cell: int) -> History:
         """What `simulate_log` would give, for the whole trial at once."""
         tape = environment.tape(Stretch(seed, cell, replicate, 0, horizon))
         t, k = np.arange(horizon), environment.n_actions
@@ -61,7 +61,7 @@ class Constant:
         rewards = np.einsum("ti,ti->t", tape.theta[t % len(tape.theta), actions], tape.context) + tape.noise
         pi = np.tile(self.probabilities, (horizon, 1))
         errors = tape.error_cov[tape.component % len(tape.error_cov)]
-        return Log(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)
+        return History(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)
 
 
 def run_trials(
