@@ -476,3 +476,68 @@ def test_bad_rows_are_refused_as_fit_refuses_them(tmp_path: Path) -> None:
     good = {name: np.delete(column, [10, 20], axis=0) for name, column in log.items()}
     assert found["uniform"].best.value == pytest.approx(value(good, "uniform").best.value, rel=1e-12)
     assert len(pd.read_csv(tmp_path / "bad.csv")) == 2
+
+
+class Threshold:
+    """A user's own policy: mostly action 1 where stress is predicted to be above what it has learned, its mean."""
+
+    n_actions, dim = 2, 2
+
+    def init(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def propensities(self, state: tuple[float, int], observation: Observation) -> Floats:
+        p = 0.8 if observation.predicted[1] > state[0] / max(state[1], 1) else 0.2
+        return np.array([1 - p, p])
+
+    def update(self, state: tuple[float, int], round: mb.Round) -> tuple[float, int]:
+        return state[0] + round.observation.predicted[1], state[1] + 1
+
+
+def test_the_value_of_a_users_own_policy_is_that_of_its_probabilities() -> None:
+    log, state = adaptive_log(2000, seed=20), (60.0, 100)
+
+    def same(x: Floats) -> Floats:
+        p = np.where(x[:, 1] > 0.6, 0.8, 0.2)
+        return np.column_stack([1 - p, p])
+
+    own, function = value(log, (Threshold(), state), error_cov=ERROR), value(log, same, error_cov=ERROR)
+    assert own.name == "Threshold"
+    assert own.to_plain() == function.to_plain()
+
+
+def test_the_value_of_a_learner_is_that_of_its_greedy_rule() -> None:
+    log = adaptive_log(2000, seed=21)
+    learner = mb.Learner(mb.greedy(2, 2, floor=0.1), seed=1)
+    for x, action in zip(log["x"][:200], log["action"], strict=False):
+        decision = learner.decide(x, ERROR)
+        learner.learn(decision, float(THETA[decision.action] @ x + 0.1 * action))
+    rule = mb.LinearRule(learner.theta, floor=0.1)
+    found = value(log, {"learner": learner, "state": (learner.policy, learner.state), "rule": rule}, error_cov=ERROR)
+    for estimator in ESTIMATORS:
+        values = [found[name].estimates[estimator].value for name in found]
+        np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    assert value(log, learner, error_cov=ERROR, workers=1).to_plain() == value(log, learner, error_cov=ERROR, workers=3).to_plain()
+
+
+def test_schedules_read_the_time_that_is_given() -> None:
+    log = adaptive_log(500, seed=22)
+    policy = mb.greedy(2, 2, floor=lambda t: 0.5 if t < 1000 else 0.0)
+    state = policy.init()
+    early, late = (value(log, (policy, state, time), error_cov=ERROR) for time in (1, 1000))
+    assert early.best.value == pytest.approx(value(log, "uniform").best.value, rel=1e-12)
+    assert late.name == policy.name
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "sentence"),
+    [
+        (mb.meb(2, 2), ERROR, "must come with its state; got LinearPolicy alone"),
+        ((Threshold(), (0.0, 0)), None, "the error covariance must be known to policy 'Threshold'; got nothing"),
+        ((mb.meb(3, 2), mb.meb(3, 2).init()), ERROR, "must have the n_actions and dim of the log, 2 and 2; got 3 and 2"),
+        (None, ERROR, r"must be 'uniform', an action, probabilities, a rule, a Learner, .* got None"),
+    ],
+)
+def test_policies_that_cannot_be_asked_are_refused(policy: Any, error: Any, sentence: str) -> None:
+    with pytest.raises(mb.InvalidInput, match=sentence):
+        value(adaptive_log(100, seed=23), policy, **({} if error is None else {"error_cov": error}))

@@ -229,12 +229,12 @@ class _Steps:
             return
         repeated = [name for name, part in zip(names, np.abs(vectors[:, 0]), strict=True) if part > 1e-5]
         got = f"{', '.join(repeated[:-1])} and {repeated[-1]}, of which each follows from the others"
-        remedy = "Leave one out, or set ridge > 0."
+        remedy = "Leave one out, or set `ridge` above 0."
         if "the intercept" in repeated:
             remedy = "Fit no intercept beside them, leave one out, or subtract a constant from what is far from 0 beside its spread."
         if len(repeated) == 1:
             got = f"{repeated[0]}, which is always 0"
-            remedy = "Leave it out (a class that is never predicted: merge it with another one), or set ridge > 0."
+            remedy = "Leave it out (a class that is never predicted: merge it with another one), or set `ridge` above 0."
         raise checks.SingularMoments(f"features must differ, for their coefficients to be identified; got {got}. {remedy}")
 
     def _check_units(self, by_unit: ByUnit) -> None:
@@ -247,7 +247,7 @@ class _Steps:
         odd = raw.constant & (np.diag(error.mean_cov) > 0) & (raw.rounds.sum() > 1)
         if odd.any():
             name = self.reading.source.columns.predicted[int(odd.argmax())]
-            remedy = "Give a variance for each feature, 0 for those without error (error_cov=[0, 0.5], --error-cov 0,0.5)."
+            remedy = "Give a variance for each feature, 0 for those without error (`error_cov=[0, 0.5]`)."
             checks.refuse(
                 f"the error variance of {name!r}",
                 "be 0, since it is the same in all rounds",

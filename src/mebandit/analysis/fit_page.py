@@ -43,11 +43,11 @@ def unbiased(analysis: Analysis) -> str:
     model = analysis.error.model
     if model is None or not model.unbiases:
         return ""
-    words = f"By the error model ({model.kind}), x̃ is here the unbiased prediction, in ridge as in all methods."
+    words = f"All methods, including ridge, use the bias-corrected prediction (error model: {model.kind})."
     if model.kind == "berkson":
         words += (
-            " With Berkson error, least squares on the predictions as they are needs no correction and varies less: "
-            "error_cov=0, methods='ridge' (--error-cov 0 --method ridge)."
+            " With Berkson error, least squares on the uncorrected predictions is unbiased and has a smaller variance: "
+            "the method ridge with the error covariance 0."
         )
     return words
 

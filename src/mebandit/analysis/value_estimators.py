@@ -141,7 +141,7 @@ def _flattery(policy: Any, rounds: int) -> tuple[str, ...]:
     """A sentence on a θ that was, as it seems, fitted to the rounds on which it is valued."""
     if not (isinstance(policy, LinearRule) and policy.fitted_to == rounds):
         return ()
-    remedy = "Learn it from the first half of the log and value it on the second (Fitted(), --theta fit)."
+    remedy = "Estimate it from the first half of the log and its value from the second."
     return (f"θ was fitted to {rounds:,} rounds, as many as are valued here: if they are the same, they flatter it. {remedy}",)
 
 

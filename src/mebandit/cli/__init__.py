@@ -21,6 +21,7 @@ try:
         valuing,
     )
     from mebandit.cli.terminal import Unread, commands
+    from mebandit.cli.wording import in_options
 except ImportError:
     sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
 
@@ -30,7 +31,7 @@ INTERRUPTED, UNREAD = 130, 141
 
 def main() -> None:
     """The entry point: a refusal is one sentence, not a traceback, and so are a warning, a full disk and too little memory."""
-    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {in_options(str(message))}\n"
     for stream in (sys.stdout, sys.stderr):  # what a stream has no letters for is written by its code
         if isinstance(stream, TextIOWrapper):
             with suppress(OSError):
@@ -39,7 +40,7 @@ def main() -> None:
         commands.main(prog_name="mebandit", standalone_mode=False)
         sys.stdout.flush()
     except MebanditError as error:
-        sys.exit(f"mebandit: {error}")
+        sys.exit(f"mebandit: {in_options(str(error))}")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

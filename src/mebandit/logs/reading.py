@@ -48,7 +48,7 @@ class Reading:
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
         if on_bad == "refuse" and set_aside is not None:
-            remedy = "Add on_bad='set-aside' (--on-bad set-aside)."
+            remedy = "Add `on_bad='set-aside'`."
             checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
@@ -58,7 +58,7 @@ class Reading:
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
             remedy = "Correct the log."
             if may_set_aside:
-                remedy = "Correct the log, or set such rows aside (on_bad='set-aside', --on-bad set-aside)."
+                remedy = "Correct the log, or set such rows aside (`on_bad='set-aside'`)."
             raise LogError(f"{counted.faults[0]}{more} {remedy}")
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
@@ -87,7 +87,7 @@ def reading_of(log: Log, *, error_needed: bool = True, workers: Workers = None, 
 
 def refuse_unknown_error() -> NoReturn:
     """The error covariance is needed and not known."""
-    remedy = "Give error_cov, or name the columns that hold it in error_columns; error_cov=0 for predictions without error."
+    remedy = "Give error_cov, or name the columns that hold it in error_columns; `error_cov=0` for predictions without error."
     checks.refuse("the error covariance", "be known, to be corrected for", "nothing", remedy)
 
 
