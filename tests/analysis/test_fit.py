@@ -603,15 +603,13 @@ def test_a_good_log_gets_no_red_and_every_spoilt_one_its_own() -> None:
     for column in ("stress", "reward"):
         spoilt = log.copy()
         spoilt.loc[7, column] = -999.0
-        found = next(
-            finding for finding in mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR).diagnostics if finding.name == "values far out"
-        )
+        found = next(finding for finding in mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR).diagnostics if finding.name == "outliers")
         assert found.verdict == "red"
         assert f"is -999 in {'the reward' if column == 'reward' else repr(column)}" in found.sentence
     swapped = log.assign(propensity=1 - log["propensity"])
     assert verdicts(swapped)["probability and frequency"] == "red"
     assert verdicts(log.assign(propensity=0.5))["probability and frequency"] == "red"  # right on average, wrong at every level
-    assert verdicts(log, error_cov=np.diag([0.0, 3.0]))["signal beyond the error"] == "red"
+    assert verdicts(log, error_cov=np.diag([0.0, 3.0]))["feasibility of the correction"] == "red"
     assert verdicts(log, error_cov=np.diag([0.0, 1.35]), methods=["meb"])["reliability of x̃"] == "red"
     assert verdicts(log.head(60))["effective sample size"] != "green"
     moving = log.assign(stress=log["stress"] + np.linspace(0, 4, len(log)))
@@ -698,7 +696,7 @@ def test_diagnostics_are_the_formulas() -> None:
     gram = np.mean([np.outer(z, z) for z in log[FEATURES].to_numpy()], axis=0) - np.diag([0, log["variance"].mean()])
     np.testing.assert_allclose(values["Assumption 2, minimum signal"]["at_the_end"], np.linalg.eigvalsh(gram)[:1] / 2, rtol=1e-9)
     bear = np.array([_bearable(log[log["action"] == a]) for a in (0, 1)])
-    np.testing.assert_allclose(values["signal beyond the error"]["could_bear"], bear, rtol=1e-6)
+    np.testing.assert_allclose(values["feasibility of the correction"]["feasible_multiple"], bear, rtol=1e-6)
 
 
 def test_one_error_for_all_rounds_is_the_same_error_in_each() -> None:
@@ -781,7 +779,7 @@ def test_what_a_singular_arm_could_bear_does_not_overflow() -> None:
         action = np.minimum(np.arange(30), 8)
         log = {"predicted": x, "action": action, "reward": rng.normal(0, 1, 30), "propensity": np.full(30, 1 / 9)}
         found = mb.fit(log, error_cov=[0.16e20, 0.16, 0.16, 0.16], n_actions=9)
-        bear = next(finding.values["could_bear"] for finding in found.diagnostics if finding.name == "signal beyond the error")
+        bear = next(finding.values["feasible_multiple"] for finding in found.diagnostics if finding.name == "feasibility of the correction")
         assert np.isfinite(bear).all()
 
 
@@ -895,7 +893,7 @@ def test_a_missing_intercept_is_noticed() -> None:
         moved = log | {"reward": log["reward"] + 0.7 * log["action"]}
         told = finding(mb.fit(moved, methods=methods, **given), "no intercept")
         assert told.verdict == "red"
-        assert "Rewards of action 1 are 0." in told.sentence
+        assert "The mean residual of action 1 is 0." in told.sentence
         assert (
             finding(mb.fit(log | {"reward": log["reward"] + 0.3 * log["action"]}, methods=methods, **given), "no intercept").verdict
             == "yellow"
@@ -943,8 +941,12 @@ def test_features_that_follow_from_others_are_named() -> None:
     for features, intercept, got in [
         ("idle,active,stress", True, "the intercept, 'idle' and 'active', of which each follows from the others. Fit no intercept beside"),
         ("one,stress", True, "the intercept and 'one', of which each follows from the others. Fit no intercept beside them, leave one"),
-        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out, or set ridge > 0."),
-        ("stress,one,calm", False, "'stress', 'one' and 'calm', of which each follows from the others. Leave one out, or set ridge > 0."),
+        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out, or set `ridge`"),
+        (
+            "stress,one,calm",
+            False,
+            "'stress', 'one' and 'calm', of which each follows from the others. Leave one out, or set `ridge`",
+        ),
         ("stress,nothing", False, "'nothing', which is always 0. Leave it out"),
     ]:
         with pytest.raises(mb.SingularMoments, match=f"features must differ, for their coefficients to be identified; got {got}"):
@@ -1057,7 +1059,7 @@ def test_an_error_model_of_other_units_is_noticed() -> None:
     for factor, verdict in ((1.0, "green"), (100.0, "yellow")):
         told = finding(mb.fit(log | {"stress": factor * seen[:, 0]}, predicted="stress", error_cov=model), "reliability of x̃")
         assert told.verdict == verdict
-        assert ("are its units the same" in told.sentence) == (verdict == "yellow")
+        assert ("Check that its unit of measurement is the same" in told.sentence) == (verdict == "yellow")
 
 
 def test_a_file_counts_once(tmp_path: Path) -> None:
@@ -1094,7 +1096,7 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
         size = said(log, "size of the error", error_cov=error_cov, validation=classical)
         assert size is not None
         assert size.verdict == verdict
-        assert f"{error_cov:.3g} is taken for the error variance of 'stress'; `validation` says 0.498 ± 0.022." in size.sentence
+        assert f"The assumed error variance of 'stress' is {error_cov:.3g}; the validation data say 0.498 ± 0.022." in size.sentence
     replicates = mb.measurement.from_replicates(x[:300, None] + rng.normal(0, np.sqrt(0.5), (300, 2, 1)))
     assert said(log, "size of the error", error_cov=replicates, validation=classical) is not None
     assert said(log, "size of the error", error_cov=classical) is None  # nothing else to hold it against
@@ -1225,7 +1227,7 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         (*pairs[:1], *pairs): "the evidence must be one file with --truth; got 2. --join joins models made from one each.",
         (*pairs, "--reference", "0"): "--reference must go with --confusion; got it with --truth.",
         ("model.json", "--join", "--averaged", "2"): "--averaged must go with --subject; got it with --join.",
-        ("model.json", "again.json", "--join"): "features must be named once each; got 'seen' twice.",
+        ("model.json", "again.json", "--join"): "--features must be named once each; got 'seen' twice.",
         (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",
         tuple(seen): f"{ONE_EVIDENCE}; got none.",
     }

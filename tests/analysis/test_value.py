@@ -291,7 +291,7 @@ def test_errors_that_vary_and_actions_that_are_not_allowed() -> None:
     found = mb.value(log, {"uniform": "uniform", "always 2": 2, "rule": rule, "learned": mb.Fitted(method="rc")})
     assert found["uniform"].unsupported == found["rule"].unsupported == 0.0
     assert found["always 2"].unsupported == pytest.approx(0.2)
-    assert "never takes there" in found["always 2"].warnings[0]
+    assert "whose logged probability is 0" in found["always 2"].warnings[0]
     assert found.first == 200
     assert found["learned"].policy.theta.shape == (3, 1)
 
@@ -357,7 +357,7 @@ def test_wrong_propensities_are_noticed() -> None:
     assert right.warnings == ()
     assert abs(right.mean_weight.value - 1) < 4 * right.mean_weight.std_error
     wrong = value(log | {"propensity": np.full(3000, 0.4)}, 1)
-    assert "propensities are not those the actions were drawn with" in wrong.warnings[-1]
+    assert "propensities are not the probabilities with which the actions were drawn" in wrong.warnings[-1]
 
 
 def test_poor_overlap_is_noticed() -> None:
@@ -366,7 +366,7 @@ def test_poor_overlap_is_noticed() -> None:
     log = {"x": draw(2000, rng)[1], "action": a, "reward": rng.normal(0, 1, 2000), "propensity": np.where(a == 1, 0.01, 0.99)}
     assert "overlap is poor" in value(log, 1).warnings[0]
     certain = log | {"propensity": np.where(a == 1, 0.01, 1.0)}
-    assert "never takes there" in value(certain, 1).warnings[0]
+    assert "whose logged probability is 0" in value(certain, 1).warnings[0]
 
 
 def test_weight_that_could_not_be_drawn_is_not_called_wrong() -> None:
@@ -393,7 +393,7 @@ def test_results_print_and_become_json() -> None:
     assert list(found) == list(POLICIES)
     for estimator in ESTIMATORS:
         assert estimator in str(found["uniform"])
-    assert str(found).count("rounds that count as") == len(POLICIES)
+    assert str(found).count("effective sample size") == len(POLICIES)
 
 
 # ---- what is refused

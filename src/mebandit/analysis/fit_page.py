@@ -13,23 +13,24 @@ from mebandit.runtime.files import write_together
 from mebandit.values import Booleans
 
 SAYS = {
-    "ridge": "least squares on x̃, as if it were x: biased towards zero by the error",
-    "naive": "the textbook correction: biased, because the policy has read x̃",
-    "meb": "the paper's estimator: weights by 1/π, takes Σe out",
-    "dr": "doubly robust: as meb, and uses the rounds of the other actions too",
-    "rc": "regression calibration: least squares on the best linear predictor of x; right if E[x | x̃] is linear",
+    "ridge": "least squares on x̃, as if it were x: attenuated towards zero",
+    "naive": "the textbook correction of least squares: biased, because the actions depend on x̃",
+    "meb": "the paper's estimator: weighted by 1/π, corrected for Σe",
+    "dr": "doubly robust: like meb, and also uses the rounds of the other actions",
+    "rc": "regression calibration: least squares on the best linear predictor of x; consistent if E[x | x̃] is linear",
 }
 
 
 def remarks(analysis: Analysis) -> str:
-    """What the table of coefficients cannot show: where the guard decided, and where there is no solution."""
+    """What the table of coefficients cannot show: which estimates are stabilised, and which have no solution."""
     guarded = _by_action({m: e.guarded for m, e in analysis.estimates.items()})
     missing = _by_action({m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
     words = []
     if guarded:
-        words.append(f"Decided by the guard, since Σe is nearly all of x̃ or more: {', '.join(guarded)}. Do not trust these.")
+        reason = "because Σe is nearly as large as the variation of x̃, or larger"
+        words.append(f"Stabilised (Fuller-type) estimates, {reason}: {', '.join(guarded)}. Do not rely on these.")
     if missing:
-        words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of every action, or not with this Σe.")
+        words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)
 
 
@@ -39,7 +40,7 @@ def _by_action(marked: dict[str, Booleans]) -> list[str]:
 
 
 def unbiased(analysis: Analysis) -> str:
-    """Where the error model unbiases predictions: what x̃ then is; and that Berkson error asks for no correction."""
+    """Where the error model corrects a bias: which prediction the methods use; and that Berkson error needs no correction."""
     model = analysis.error.model
     if model is None or not model.unbiases:
         return ""
@@ -89,10 +90,10 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page = Page("What the log says").text(headline(analysis))
     grave = [f for f in analysis.diagnostics if f.verdict == "red"]
     if grave:
-        page.text("Settle this first, it makes the estimates doubtful.").verdicts([(f.verdict, f.name, f.sentence) for f in grave])
+        page.text("Resolve this first: the estimates are doubtful until then.").verdicts([(f.verdict, f.name, f.sentence) for f in grave])
     page.heading("Coefficients").text(
-        f"θ ± standard error. Intervals in the figure are of {100 * level:g} %. Read {analysis.best.method} first; the others are there "
-        "to see what the error does, and whether it matters how it is taken out."
+        f"θ ± standard error. The figure shows {100 * level:g} % intervals. Read {analysis.best.method} first; the other methods show what "
+        "the error does, and whether the choice of correction matters."
     )
     page.table(coefficients(analysis))
     if remarks(analysis):
@@ -102,13 +103,13 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     if unbiased(analysis):
         page.text(unbiased(analysis))
     page.heading("Differences between actions").text(
-        "What one action does more than another; * marks an interval without zero, ? one in which the guard decided: do not trust it."
+        "Difference in effect between actions. * marks an interval that excludes zero; ? marks a stabilised estimate: do not rely on it."
     )
     page.table(contrasts(analysis, level))
     page.heading("If the error were larger or smaller").text(
-        "The same differences with another multiple of the error covariance. Where a line is steep, much depends on Σe. "
-        "Bands are one standard error, that of the estimate with 1 Σe. Where ? stands, x̃ varies less than its error would, and the guard "
-        "decided; lines end before."
+        "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
+        "Bands are one standard error of the estimate with 1 Σe. ? marks stabilised estimates: x̃ varies less than its error would. "
+        "Lines end before them."
     )
     page.table(sensitivity(analysis)).picture(figures["sensitivity"])
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])

@@ -14,14 +14,14 @@ from mebandit.values import Booleans, Floats
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a log says."""
+    """The result of `fit`: estimates by every method, their sensitivity to Σe, and diagnostics."""
 
     estimates: dict[str, Estimate]
     """by method"""
     features: tuple[str, ...]
     rounds: int
     units: int
-    """how many clusters the standard errors are based on; 0: rounds stand alone"""
+    """number of clusters for the standard errors; 0: rounds are independent"""
     faults: int
     """rows that were set aside"""
     sensitivity: dict[str, dict[float, Floats]]
@@ -29,7 +29,7 @@ class Analysis:
     intercept_sensitivity: dict[str, dict[float, Floats]]
     """the same of the intercepts, (K,); zero unless they were fitted"""
     sensitivity_guarded: dict[str, dict[float, Booleans]]
-    """where the guard decided instead, (K,): these are not the method's own"""
+    """which of these are stabilised (Fuller-type) estimates, (K,)"""
     diagnostics: tuple[Finding, ...]
     error: Correction
     mean_reward: float
@@ -48,7 +48,7 @@ class Analysis:
 
     @property
     def verdict(self) -> str:
-        """The gravest verdict among the diagnostics."""
+        """The worst verdict among the diagnostics: "green", "yellow" or "red"."""
         return self.diagnostics[0].verdict
 
     def __str__(self) -> str:

@@ -75,8 +75,8 @@ def interval_ends(found: tuple[Floats, Floats], level: float) -> Floats:
 
 
 def contrasts(analysis: Analysis, level: float) -> Table:
-    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval without zero, ? one in
-    which the guard decided."""
+    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval that excludes
+    zero, ? a stabilised estimate."""
     best, rows = analysis.best, []
     others = [method for method in analysis.estimates if method != best.method]
     for a, b in contrasts_of(analysis):
@@ -90,7 +90,7 @@ def contrasts(analysis: Analysis, level: float) -> Table:
 
 
 def sensitivity(analysis: Analysis) -> Table:
-    """How every difference between actions would change if Σe were another multiple of what was given; ? where the guard decided."""
+    """How every difference between actions would change with other multiples of Σe; ? marks stabilised estimates."""
     best, rows = analysis.best, []
     by_scale, guarded = at_scales(analysis, best.method), analysis.sensitivity_guarded[best.method]
     for a, b in contrasts_of(analysis):

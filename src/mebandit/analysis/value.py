@@ -197,11 +197,11 @@ class _Valuation:
         first, second = self.reading.source.through(work, lambda a, b: (a[0].merge(b[0]), a[1].merge(b[1])), "splitting")
         for part in (first, second):
             if not part.rounds.sum():
-                checks.refuse("the log", "have rounds to learn from and rounds to value on", f"{rows} rows")
+                checks.refuse("the log", "have rounds to estimate θ from and rounds to estimate values from", f"{rows} rows")
         return first, second
 
     def _learned(self, policy: Fitted, raw: Crossproducts, window: Window) -> LinearRule:
-        """The rule that the first rows teach."""
+        """The rule that is estimated from the first rows."""
         if not self.reading.error_known:
             refuse_unknown_error()
         error = self.reading.error.settled(raw)

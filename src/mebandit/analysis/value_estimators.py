@@ -26,7 +26,7 @@ from mebandit.logs.reading import ByUnit
 from mebandit.values import Floats
 
 FEW, HEAVY = 100.0, 0.1
-"""fewer effective rounds than this, or a larger share of one round in all weight, is poor overlap; conventions"""
+"""poor overlap: a smaller effective sample size, or a larger share of one round in the total weight; conventions"""
 
 
 class Sums(NamedTuple):
@@ -87,7 +87,7 @@ def assembled(sums: Sums, targets: dict[str, Any], center: float, faults: int, f
     """Values and their standard errors from the sums."""
     full = sums.moments
     if full[0, 0] < 2:
-        checks.refuse("the log", "have at least two rounds to value on", f"{full[0, 0]:g}")
+        checks.refuse("the log", "have at least two rounds to estimate values from", f"{full[0, 0]:g}")
     units = int((sums.by_unit.totals[:, 0] > 0).sum()) if clustered else 0
     if clustered and units < 2:
         checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")
@@ -132,17 +132,18 @@ def _value(i: int, name: str, policy: Any, estimates: dict[str, Estimated], tota
         largest_share=share,
         mean_weight=weight,
         unsupported=unsupported,
-        warnings=_notes(effective, share, weight, unsupported) + _flattery(policy, totals.n),
+        warnings=_notes(effective, share, weight, unsupported) + _reuse(policy, totals.n),
         level=level,
     )
 
 
-def _flattery(policy: Any, rounds: int) -> tuple[str, ...]:
-    """A sentence on a θ that was, as it seems, fitted to the rounds on which it is valued."""
+def _reuse(policy: Any, rounds: int) -> tuple[str, ...]:
+    """A sentence on a θ that was, as it seems, fitted to the rounds from which its value is estimated."""
     if not (isinstance(policy, LinearRule) and policy.fitted_to == rounds):
         return ()
     remedy = "Estimate it from the first half of the log and its value from the second."
-    return (f"θ was fitted to {rounds:,} rounds, as many as are valued here: if they are the same, they flatter it. {remedy}",)
+    words = f"θ was fitted to {rounds:,} rounds, as many as its value is estimated from. If they are the same, the value is biased upwards."
+    return (f"{words} {remedy}",)
 
 
 def _notes(effective: float, share: float, weight: Figure, unsupported: float) -> tuple[str, ...]:
@@ -150,18 +151,18 @@ def _notes(effective: float, share: float, weight: Figure, unsupported: float) -
     notes = []
     if unsupported > 0:
         notes.append(
-            f"The policy gives {percent(unsupported)} of its probability to actions that the logged policy never takes there: "
-            "what they earn is not in the log."
+            f"The policy gives {percent(unsupported)} of its probability to actions whose logged probability is 0: "
+            "their rewards are not in the log."
         )
     if effective < FEW or share > HEAVY:
         notes.append(
-            f"The overlap is poor: the log counts as {effective:,.0f} equally weighted rounds, and one round has {percent(share)} of "
-            "all weight. The intervals may be too short."
+            f"The overlap is poor: the effective sample size is {effective:,.0f}, and one round has {percent(share)} of "
+            "the total weight. The intervals may be too short."
         )
     off = abs(weight.value + unsupported - 1.0)
     if off > 4.0 * weight.std_error + 1e-9:
         notes.append(
             f"The mean weight is {weight.value:.3f} ± {weight.std_error:.3f}, and should be {1.0 - unsupported:.3f}: the logged "
-            "propensities are not those the actions were drawn with, or the policy takes actions that could not be drawn."
+            "propensities are not the probabilities with which the actions were drawn, or the policy takes actions that could not be drawn."
         )
     return tuple(notes)

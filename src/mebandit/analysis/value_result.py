@@ -33,7 +33,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Estimated(Figure):
-    """The value of a policy by one estimator, and how far it is above the logged policy's."""
+    """The value of a policy by one estimator, and its difference from the value of the logged policy."""
 
     difference: Figure
 
@@ -47,22 +47,22 @@ class Value:
 
     name: str
     policy: Any
-    """as it was given; of a `Fitted` one, the `LinearRule` that was learned"""
+    """as it was given; for a `Fitted` rule, the `LinearRule` that was estimated"""
     estimates: dict[str, Estimated]
     """by estimator: ips, snips, dr"""
     logged: Figure
-    """the mean reward of the rounds, which is what the logged policy earned"""
+    """the mean reward of the rounds: the value of the logged policy"""
     rounds: int
     units: int
-    """clusters behind the standard errors; 0: rounds stand alone"""
+    """number of clusters for the standard errors; 0: rounds are independent"""
     effective: float
-    """(Σρ)²/Σρ²: how many equally weighted rounds say as much"""
+    """effective sample size (Σρ)²/Σρ²"""
     largest_share: float
-    """of one round in Σρ"""
+    """the largest weight, as a share of Σρ"""
     mean_weight: Figure
-    """mean of ρ, whose expectation is 1 less `unsupported`"""
+    """mean of the weights ρ; its expectation is 1 - `unsupported`"""
     unsupported: float
-    """mean probability that the policy gives to actions which the logged policy never takes there, as far as the log tells"""
+    """mean probability that the policy gives to actions whose logged probability is 0"""
     warnings: tuple[str, ...]
     level: float = 0.95
 
@@ -89,13 +89,12 @@ class Value:
         return plain
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.rounds:,} rounds that count as {self.effective:,.0f} equally weighted ones"]
+        lines = [f"{self.name}: {self.rounds:,} rounds, effective sample size {self.effective:,.0f}"]
         for name, found in self.estimates.items():
             (low, high), more = found.interval(self.level), found.difference
             below, above = more.interval(self.level)
-            lines.append(
-                f"  {name:16s}{found.value:9.4f} [{low:.4f}, {high:.4f}]   beyond the log {more.value:+.4f} [{below:+.4f}, {above:+.4f}]"
-            )
+            difference = f"difference from the logged policy {more.value:+.4f} [{below:+.4f}, {above:+.4f}]"
+            lines.append(f"  {name:6s}{found.value:9.4f} [{low:.4f}, {high:.4f}]   {difference}")
         return "\n".join([*lines, *(f"  Note: {words}" for words in self.warnings)])
 
 
@@ -111,7 +110,7 @@ class Values(Mapping[str, Value]):
     influences: dict[tuple[str, str], Floats] = field(repr=False)
     """ψ = influence'g by policy and estimator"""
     first: int = 0
-    """the row of the log, from 0, with which the rounds begin: those before were for learning"""
+    """the first row of the log, from 0, that is used for the values: rows before it were used to estimate the rule"""
 
     def __getitem__(self, name: str) -> Value:
         return self.found[name]
@@ -123,7 +122,13 @@ class Values(Mapping[str, Value]):
         return len(self.found)
 
     def contrast(self, a: str, b: str, estimator: str = "dr") -> Figure:
-        """How much more policy a would have earned than b; the rounds are the same, so that what they share cancels."""
+        """The difference in value between policies a and b, from the same rounds, so that common noise cancels.
+
+        Args:
+            a: The name of a policy.
+            b: The name of the policy to subtract.
+            estimator: "ips", "snips" or "dr" (default).
+        """
         checks.one_of("estimator", estimator, ESTIMATORS)
         for name in (a, b):
             checks.one_of("policy", name, self.found)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,6 +16,7 @@ from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.cli.wording import in_options
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.stored import FORMAT
 from mebandit.runtime.files import begins_with, check_output
@@ -87,7 +89,8 @@ def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any])
     validation, methods = given.pop("validation"), given.pop("method") or METHODS
     checked = None if validation is None else ErrorModel.load(validation)
     arguments = log_arguments(given, folder)
-    return fit(stored_log(log, arguments), validation=checked, methods=methods, **arguments)
+    found = fit(stored_log(log, arguments), validation=checked, methods=methods, **arguments)
+    return replace(found, diagnostics=tuple(each._replace(sentence=in_options(each.sentence)) for each in found.diagnostics))
 
 
 COLOURS = {"green": "green", "yellow": "yellow", "red": "bold red"}

@@ -1,6 +1,6 @@
 """What may be wrong with a log, or with what is assumed about its errors: a verdict and a sentence for each, and the numbers behind it."""
 
-from mebandit.analysis.diagnostics.data import clusters, drift, far_out, precision, set_aside, skewness, zero_at_zero
+from mebandit.analysis.diagnostics.data import clusters, drift, outliers, precision, set_aside, skewness, zero_at_zero
 from mebandit.analysis.diagnostics.error import against_pairs, minimum_signal, reliability, reported_variances, signal, small_error
 from mebandit.analysis.diagnostics.finding import GREEN, RED, YELLOW, Evidence, Finding
 from mebandit.analysis.diagnostics.propensity import availability, effective_size, frequencies, propensities
@@ -16,7 +16,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         frequencies(evidence),
         minimum_signal(evidence),
         small_error(evidence),
-        far_out(evidence),
+        outliers(evidence),
         drift(evidence),
         skewness(evidence),
         precision(evidence),

@@ -20,9 +20,10 @@ def _smallest_root(G: Floats, E: Floats) -> float:
 
 
 def signal(evidence: Evidence) -> Finding:
-    """How many times Σe the data could bear, by action: the smallest root of det(G - λ E) = 0. Below 1, x̃ varies less in some direction
-    than its error is said to. And Fuller's λ, the smallest root of det(G - cc'/s - λ E) = 0, which takes the reward into account: it
-    tends to 1 or more if Σe is right, and falls clearly below if Σe is too large for what x̃ explains of r."""
+    """Is the correction feasible? By action, the largest multiple of Σe for which it is: the smallest root λ of det(G - λ E) = 0. Below 1,
+    x̃ varies less in some direction than its error is assumed to. And Fuller's λ, the smallest root of det(G - cc'/s - λ E) = 0, which
+    takes the reward into account: it tends to 1 or more if Σe is right, and falls clearly below 1 if Σe is too large for what x̃
+    explains of r."""
     roots, fuller, eigenvalues, slack = [], [], [], []
     for table, squares in zip(evidence.products.full[1], evidence.products.squares[0], strict=True):
         weight = max(table[0, 0], 1e-300)
@@ -37,20 +38,20 @@ def signal(evidence: Evidence) -> Finding:
     guarded = {method for method, fit in evidence.solution.fits.items() if (fit.report == layout.GUARDED).any()}
     least = min(roots)
     verdict = judged(least, 1.5, 1.05)
-    words = f"The data could bear {least:.3g} times the error covariance."
+    words = f"The correction would remain feasible with an error covariance up to {least:.3g} times as large."
     if any(root < 1.0 - margin for root, margin in zip(fuller, slack, strict=True)):
         verdict = RED
-        words += f" Fuller's λ is {min(fuller):.2f}, below 1: Σe is too large for these data. Is it right, and is the error classical?"
+        words += f" Fuller's λ is {min(fuller):.2f}, below 1: Σe is too large for these data. Check Σe, and whether the error is classical."
     elif verdict != GREEN:
-        words += " In some direction x̃ is hardly more than error: the correction is large there, and so is its uncertainty."
+        words += " In some direction nearly all variation of x̃ is error: the correction is large there, and so is its uncertainty."
     if guarded:
-        words += f" The guard decided in {', '.join(sorted(guarded))}."
-    values = {"could_bear": roots, "fuller_lambda": fuller, "smallest_eigenvalue": eigenvalues}
-    return Finding("signal beyond the error", verdict, words, values)
+        words += f" These estimates are stabilised (Fuller-type): {', '.join(sorted(guarded))}."
+    values = {"feasible_multiple": roots, "fuller_lambda": fuller, "smallest_eigenvalue": eigenvalues}
+    return Finding("feasibility of the correction", verdict, words, values)
 
 
 def reliability(evidence: Evidence) -> Finding:
-    """Sx (Sx + Σe)^-1: the share of what is seen that is context. Its diagonal by feature, and its smallest eigenvalue."""
+    """Reliability, Sx (Sx + Σe)^-1: the share of the variance of x̃ that is variance of x; by feature Sx_ii / (Sx + Σe)_ii."""
     d = len(evidence.features)
     matrix = np.eye(d) - evidence.calibration.gain(evidence.error.mean_cov)
     S = evidence.calibration.context_cov * np.outer(evidence.calibration.scale, evidence.calibration.scale)
@@ -58,19 +59,18 @@ def reliability(evidence: Evidence) -> Finding:
     own = np.divide(context, context + error, out=np.ones(d), where=error > 0)
     least = int(own.argmin())
     verdict = judged(float(own[least]), 0.5, 0.2)
-    words = (
-        f"The least reliable feature is {evidence.features[least]!r}: {100 * own[least]:.0f} % of its variance is context, the rest error."
-    )
+    share = f"{100 * own[least]:.0f} % of its variance is context, the rest is error"
+    words = f"The least reliable feature is {evidence.features[least]!r}: {share}."
     if verdict != GREEN:
-        words += " Decide on its best linear predictor, and expect wide intervals."
-        words += " (Is it a variance, and not a standard deviation?)" if evidence.error.model is None else ""
+        words += " Use the best linear predictor of x for decisions, and expect wide intervals."
+        words += " Check that Σe holds variances, not standard deviations." if evidence.error.model is None else ""
     told = np.full(d, np.nan) if evidence.error.model is None else evidence.error.model.reliability
     apart = np.nan_to_num(np.abs(told - own))
     if apart.max() > 0.2:
         i, verdict = int(apart.argmax()), max(verdict, YELLOW, key=gravity)
         words += (
-            f" {evidence.features[i]!r} was {100 * told[i]:.0f} % context in the data behind the error model, and is {100 * own[i]:.0f} % "
-            "here: are its units the same, and was that data drawn where the log was?"
+            f" The reliability of {evidence.features[i]!r} was {100 * told[i]:.0f} % in the data behind the error model, and is "
+            f"{100 * own[i]:.0f} % here. Check that its unit of measurement is the same, and that both come from the same population."
         )
     return Finding("reliability of x̃", verdict, words, {"by_feature": own.tolist(), "matrix": matrix.ravel().tolist()})
 
@@ -82,11 +82,11 @@ def small_error(evidence: Evidence) -> Finding:
     one, two = (within / choices, inside / choices) if choices else (0.0, 0.0)
     verdict = GREEN if two < 0.8 else YELLOW
     words = (
-        f"In {100 * two:.0f} % of the rounds the gap between the best two actions is inside 1.96 standard deviations of its error, "
-        f"in {100 * one:.0f} % inside one."
+        f"In {100 * two:.0f} % of the rounds the gap between the best two actions is smaller than 1.96 standard deviations of its error, "
+        f"in {100 * one:.0f} % smaller than one."
     )
     if verdict != GREEN:
-        words += " There no rule on x̃ can tell which is better; one on the best linear predictor loses least."
+        words += " There a rule that reads x̃ cannot tell which is better; a rule on the best linear predictor loses least."
     return Finding("Assumption 3, small error", verdict, words, {"within_1_sd": [one], "within_1.96_sd": [two]})
 
 
@@ -110,14 +110,14 @@ def minimum_signal(evidence: Evidence) -> Finding:
     along = np.linalg.eigvalsh(gram / np.outer(scale, scale))[:, 0] / evidence.products.n_actions
     raw = float(np.linalg.eigvalsh(gram[-1])[0]) / evidence.products.n_actions
     verdict = judged(float(along.min()), 1e-4, 1e-6)
-    words = f"The smallest λ0 along the log is {along.min():.3g} (features scaled to {unit}), {raw:.3g} in their own units at its end."
+    words = f"The smallest λ0 over the course of the log is {along.min():.3g} (features scaled to {unit}); at its end, unscaled, {raw:.3g}."
     if verdict != GREEN:
-        words += " Some direction of the context hardly varies: its coefficients are poorly identified."
+        words += " In some direction the context hardly varies: the coefficients are poorly identified there."
     return Finding("Assumption 2, minimum signal", verdict, words, {"along_the_log": along.tolist(), "at_the_end": [raw]})
 
 
 def against_pairs(evidence: Evidence, pairs: ErrorModel) -> Finding:
-    """What pairs of prediction and truth, or replicates, say of the error that was taken out of raw predictions."""
+    """What validation data say about the error that was subtracted from uncorrected predictions."""
     if pairs.verdict == "biased":
         return bias(evidence, pairs)
     return undecided(pairs) if pairs.verdict == "undecided" and pairs.kind != "classical" else size_of_error(evidence, pairs)
@@ -130,8 +130,8 @@ def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
     tilt = pairs.slope - np.eye(pairs.dim)
     shift, tilted = np.abs(pairs.offset + tilt @ m) / s, np.abs(tilt * s) / s[:, None]
     off = np.maximum(shift, tilted.max(axis=1))
-    i, words = int(off.argmax()), "The validation pairs say that the predictions are biased"
-    remedy = ". Let from_validation (mebandit error-model --truth) make the error model, without `assume`: fit then unbiases them first."
+    i, words = int(off.argmax()), "The validation data say that the predictions are biased"
+    remedy = ". Estimate the error model from these data without assuming a type of error: fit then corrects the bias first."
     if not off[i]:  # the model was made to be used as classical, and has no b and B
         return Finding("kind of error", YELLOW, words + remedy, {})
     terms = [
@@ -145,14 +145,14 @@ def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
 
 
 def undecided(pairs: ErrorModel) -> Finding:
-    """Pairs that cannot tell classical from Berkson error, and how much depends on it."""
-    words = f"The validation pairs cannot tell classical from Berkson error; {cost_of_doubt(pairs)}."
+    """Validation data that cannot distinguish classical from Berkson error, and how much depends on it."""
+    words = f"The validation data cannot distinguish classical from Berkson error; {cost_of_doubt(pairs)}."
     return Finding("kind of error", YELLOW, words, {"factor": [pairs.notes["factor"]]})
 
 
 def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:
-    """The Σe that was taken out beside that of pairs of prediction and truth. Yellow: an entry differs by more than three standard errors
-    and a tenth of the larger variances, √(v_i v_j); red: a third."""
+    """The assumed Σe compared with that of validation data. Yellow: an entry differs by more than three standard errors and by a tenth of
+    the larger variances, √(v_i v_j); red: by a third."""
     taken, told, se = evidence.error.mean_cov, pairs.error_cov, pairs.error_cov_std_error
     own = np.zeros_like(se) if evidence.error.model is None else evidence.error.model.error_cov_std_error
     size = np.sqrt(np.maximum(np.diag(taken), np.diag(told)))
@@ -161,9 +161,9 @@ def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:
     i, j = sorted(map(int, np.unravel_index(int(np.where(sure, apart, 1e-6 * apart).argmax()), apart.shape)))
     verdict = GREEN if not sure[i, j] or apart[i, j] < 0.1 else YELLOW if apart[i, j] < 1 / 3 else RED
     what = f"variance of {evidence.features[i]!r}" if i == j else f"covariance of {evidence.features[i]!r} and {evidence.features[j]!r}"
-    words = f"{taken[i, j]:.3g} is taken for the error {what}; `validation` says {told[i, j]:.3g} ± {se[i, j]:.2g}."
+    words = f"The assumed error {what} is {taken[i, j]:.3g}; the validation data say {told[i, j]:.3g} ± {se[i, j]:.2g}."
     if verdict != GREEN:
-        words += " Take that model for the error (error_cov=model, --error-model), or find out why it differs."
+        words += " Use the model from the validation data as the error model, or find out why they differ."
     values = {"taken": taken.ravel().tolist(), "pairs": told.ravel().tolist(), "std_error": se.ravel().tolist()}
     return Finding("size of the error", verdict, words, values)
 
@@ -181,13 +181,14 @@ def reported_variances(evidence: Evidence) -> Finding:
     error = np.sqrt(np.divide(2 * np.maximum(weighted, 0.0), spread**2 * n, out=np.full_like(v, np.nan), where=moving))
     z = np.abs(slope - 1.0) / error
     if not moving.any():
-        return Finding("reported variances", GREEN, "The reported error variances hardly differ between rounds.", {})
+        return Finding("reported variances", GREEN, "The reported error variances hardly differ between rows.", {})
     worst = int(np.nanargmax(z))
     off = float(z[worst])
     verdict = GREEN if off < 3 else YELLOW if off < 6 or abs(slope[worst] - 1) < 0.5 else RED
     words = (
-        f"Where {evidence.features[worst]!r} is reported to be less certain by 1, x̃ varies by {slope[worst]:.2f} ± {error[worst]:.2f} more."
+        f"Where the reported error variance of {evidence.features[worst]!r} is larger by 1, the variance of x̃ is larger by "
+        f"{slope[worst]:.2f} ± {error[worst]:.2f}."
     )
     if verdict != GREEN:
-        words += " It should be 1: the reported variances are off, or tell of x itself. Check them on pairs (measurement.from_variances)."
+        words += " It should be 1: the reported variances are wrong, or depend on x. Check them with validation data."
     return Finding("reported variances", verdict, words, {"slope": slope.tolist(), "std_error": error.tolist()})

@@ -18,23 +18,23 @@ def effective_size(evidence: Evidence) -> Finding:
     worst = int(np.argmax(effective <= effective.min() * (1 + ROUNDING)))  # of several the first
     verdict = max(judged(effective[worst], 100, 30), judged(1 / share.max(), 20, 5), key=gravity)
     words = (
-        f"Action {worst} has {rounds[worst]:,.0f} rounds that count as {effective[worst]:,.0f} equally weighted ones; "
-        f"the heaviest single round has {percent(share.max())} of its action's weight."
+        f"Action {worst} has {rounds[worst]:,.0f} rounds that carry the information of {effective[worst]:,.0f} equally weighted ones; "
+        f"the round with the largest weight has {percent(share.max())} of its action's weight."
     )
     values = {"rounds": rounds.tolist(), "effective": effective.tolist(), "largest_share": share.tolist()}
     return Finding("effective sample size", verdict, words, values)
 
 
 def propensities(evidence: Evidence) -> Finding:
-    """The smallest propensity, how they are spread, and how many are below the floor that was promised."""
+    """The smallest propensity, the distribution of the propensities, and how many are below the exploration floor."""
     tally = evidence.tally
     least, below = float(tally.least.min()), float(tally.below[0])
     verdict = RED if below else judged(least, 0.02, 0.001)
-    words = f"The smallest propensity of an action that was taken is {least:.3g}."
+    words = f"The smallest propensity of an action taken is {least:.3g}."
     if below:
-        words += f" {below:,.0f} rounds are below the floor {evidence.floor:g}: log the probabilities the actions were drawn with."
+        words += f" {below:,.0f} rounds are below the floor {evidence.floor:g}: log the probabilities with which the actions were drawn."
     elif verdict != GREEN:
-        words += " Its weight is its inverse: a few rounds may decide everything."
+        words += " The weight of a round is the inverse of its propensity: a few rounds may dominate the estimates."
     values = {"least": tally.least.tolist(), "below_floor": [below], "histogram": tally.propensity.sum(axis=0).tolist()}
     return Finding("propensities", verdict, words, values)
 
@@ -59,11 +59,14 @@ def frequencies(evidence: Evidence) -> Finding:
     a = int(np.flatnonzero(by_action >= (1 - 1e-9) * largest)[-1])  # of two actions that miss each other's rounds, the second
     limit = kernels.normal_quantile(1 - 0.0005 / both.size)
     verdict = GREEN if largest < limit else YELLOW if largest < limit + 1.5 else RED
-    words = f"Actions came as often as their logged probabilities say, whatever was predicted (largest z-score {largest:.1f})."
+    words = f"The frequencies of the actions agree with their logged probabilities, for all predictions (largest z-score {largest:.1f})."
     if verdict != GREEN:
-        words = f"Action {a} did not come as often as its logged probabilities say (z-score {largest:.1f}). Was it drawn with them?"
+        words = (
+            f"The frequency of action {a} does not agree with its logged probabilities (z-score {largest:.1f}). "
+            "Check that this column is the probability of the action taken, not of action 1."
+        )
         if k > 2 and not evidence.tally.chance.any():
-            words += " If it was not always allowed, give one propensity column for each action, 0 where it was not."
+            words += " If the action was not always allowed, log one propensity for each action, 0 where it was not allowed."
     shown = {"stated": expected[-1], "observed": taken[-1]}
     values = {name: np.divide(sums, count[-1], out=np.full(LEVELS, np.nan), where=count[-1] > 0).tolist() for name, sums in shown.items()}
     return Finding("probability and frequency", verdict, words, values | {"z": z.ravel().tolist(), "rounds": count[-1].tolist()})
@@ -88,12 +91,12 @@ def availability(evidence: Evidence) -> Finding:
     a = int(beyond.argmax())
     i = int(np.abs(away[a]).argmax())
     verdict = GREEN if beyond[a] <= 0 else RED
-    words = "Which actions were allowed hardly depends on what was predicted."
+    words = "Which actions were allowed hardly depends on the prediction."
     if verdict == RED:
         side = "high" if away[a, i] > 0 else "low"
         words = (
-            f"Action {a} was allowed where {evidence.features[i]!r} was {side}. If x̃ decided that, the errors of those rounds do not have "
-            "mean zero, and meb and dr are biased for it; prefer rc."
+            f"Action {a} was allowed mostly where {evidence.features[i]!r} was {side}. If x̃ determined that, the errors of those rounds do "
+            "not have mean zero, and meb and dr are biased for this action; prefer rc."
         )
     return Finding("availability of actions", verdict, words, {"share_allowed": share.tolist(), "mean_shift": away.ravel().tolist()})
 
