@@ -1,4 +1,4 @@
-"""Greedy rules that are linear in the predicted context: with a given θ, or one that is learned from the first part of the log."""
+"""Greedy rules that are linear in the predicted context: with a given θ, or with one that is estimated from the first part of the log."""
 
 from dataclasses import dataclass, replace
 
@@ -15,28 +15,32 @@ from mebandit.values import Booleans, Floats
 
 @dataclass(frozen=True, eq=False)
 class LinearRule:
-    """Greedy in ⟨θ_a, x̃⟩ (or in ⟨θ_a, x̂⟩, x̂ the best linear predictor of x from x̃), every allowed action at the floor at least.
+    """A greedy rule: the action with the largest ⟨θ_a, x̃⟩, or ⟨θ_a, x̂⟩ with x̂ the best linear predictor of x, and an exploration floor.
 
-    Among n allowed actions the best one has probability 1 - (n - 1) floor, the others the floor; equal scores share. This is what
-    `mebandit.greedy`, `meb` and `meb_dr` do once they have learned θ. Where an error model has a map that unbiases predictions, the rule
-    reads unbiased ones, as θ was fitted to them.
+    Of n allowed actions the best one has the probability 1 - (n - 1) floor and every other the floor; actions with equal scores share. This
+    is what `mebandit.greedy`, `meb` and `meb_dr` do once they have learned θ. If an error model corrects the bias of predictions, the rule
+    reads the corrected ones, because θ was fitted to them.
+
+    Args:
+        theta: θ, (K, d); or an `Estimate`, from which intercepts are taken too.
+        floor: Smallest probability of an allowed action, at most 1/K (default 0).
+        intercept: (K,) (default: 0, or the estimate's).
+        context: What the rule reads: "predicted" (default), x̃; or "blp", x̂ = μ + Sx (Sx + Σe)^-1 (x̃ - μ).
+        error_cov: Σe for "blp" (default: that of the log).
+        mean: μ for "blp", (d,) (default: the mean of x̃ in the log).
+        context_cov: Sx for "blp", (d, d), given together with `mean` (default: cov(x̃) - Σe in the log).
+        fitted_to: Number of rounds from which θ was estimated, if known (default 0). If the value is estimated from the same number, a
+            warning says that these may be the same rounds, from which the value is biased upwards.
     """
 
     theta: ArrayLike | Estimate
-    """(K, d); or an estimate, which brings its intercepts along"""
     floor: float = 0.0
     intercept: ArrayLike | None = None
-    """(K,); None is zero, or the estimate's"""
     context: str = "predicted"
-    """what it reads: "predicted", x̃; "blp", x̂ = μ + Sx (Sx + Σe)^-1 (x̃ - μ)"""
     error_cov: ArrayLike | None = None
-    """Σe for "blp"; None: what is known of the log's"""
     mean: ArrayLike | None = None
-    """μ for "blp", (d,); None: the mean of x̃ in the log"""
     context_cov: ArrayLike | None = None
-    """Sx for "blp", (d, d); None: cov(x̃) - Σe in the log"""
     fitted_to: int = 0
-    """rounds of the log that θ was estimated from, where that is known: if they are those that it is valued on, they flatter it"""
 
     def __post_init__(self) -> None:
         if isinstance(self.theta, Estimate):
@@ -57,7 +61,7 @@ class LinearRule:
             checks.refuse("mean and context_cov", "be given together", "one of them")
 
     def probabilities(self, x: Floats, allowed: Booleans) -> Floats:
-        """π_e for what is read, x̃ or x̂, (n, d) -> (n, K)."""
+        """The probabilities of the actions, (n, K), for x̃ or x̂, whichever the rule reads, (n, d)."""
         scores = np.einsum("td,kd->tk", x, np.asarray(self.theta, dtype=float)) + np.asarray(self.intercept)
         found = np.empty(scores.shape)
         kernels.greedy_probabilities(scores, np.array(allowed, order="C"), self.floor, found)
@@ -71,7 +75,7 @@ class LinearRule:
             return lambda seen: self.probabilities(seen.unbiased, seen.allowed)
         own = None if self.error_cov is None else checks.covariance("error_cov of the rule", self.error_cov, d)
         if own is None and frame.error is None:
-            remedy = "Give error_cov, to the rule or with the log; or take context='predicted'."
+            remedy = "Give error_cov, to the rule or with the log; or `context='predicted'`."
             checks.refuse("the error covariance", "be known to a rule that reads the best linear predictor", "nothing", remedy)
         calibrated = self._calibration(frame, own)
 
@@ -93,12 +97,19 @@ class LinearRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """A linear rule whose θ is estimated from the first part of the log; its value is then taken from the rest.
+    """A linear rule whose θ is estimated from the first part of the log; its value is then estimated from the rest.
 
-    The rounds that chose θ look better under it than new rounds will: their noise is what it was fitted to. So the log is split by time,
-    and everything is valued on the later part, on which θ does not depend. (A split at random would let θ depend on later rounds, and with
-    them on what the logged policy, which learns, did with the rounds that are valued.) Where users differ beyond their contexts, both parts
-    hold the same users: the value is then one for these, and flatters the rule a little for others.
+    From the rounds to which θ was fitted, the value would be biased upwards: θ is also fitted to their noise. So the log is split by time,
+    and all values are estimated from the later part, on which θ does not depend. A random split would not do: the logged policy learns, so
+    later rounds depend on earlier ones. If users differ beyond their contexts and both parts hold the same users, the value is one for
+    these users, and slightly too high for others.
+
+    Args:
+        method: The estimator of θ: "ridge", "naive", "meb", "dr" (default) or "rc".
+        context: What the rule reads: "blp" (default), the best linear predictor of x, or "predicted", x̃.
+        floor: Smallest probability of an allowed action (default 0).
+        ridge: As in `fit` (default 0).
+        intercept: Fit an intercept for every action (default False).
     """
 
     method: str = "dr"
@@ -115,7 +126,7 @@ class Fitted:
         checks.truth("intercept", self.intercept)
 
     def rule(self, theta: Floats, intercept: Floats, prepared: Calibration) -> LinearRule:
-        """The rule that was learned, with what x̂ was computed with."""
+        """The rule with the estimated θ, and with the μ and Sx of the first part."""
         learned = LinearRule(theta, floor=self.floor, intercept=intercept, context=self.context)
         if self.context == "predicted":
             return learned

@@ -28,21 +28,31 @@ METHODS = ("ridge", "naive", "meb", "dr", "rc")
 @log_options
 @workers_options
 @error_options
-@click.option("--validation", type=click.Path(path_type=Path), help="An error model from validation pairs, to check what is assumed.")
-@click.option("--method", multiple=True, type=click.Choice(METHODS), help="Repeat for several; by default all, side by side.")
+@click.option(
+    "--validation",
+    type=click.Path(path_type=Path),
+    help="An error model file from validation data, with which the assumed error is compared.",
+)
+@click.option("--method", multiple=True, type=click.Choice(METHODS), help="Estimation method; repeat for several.  [default: all]")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action.")
-@click.option("--ridge", type=float, default=0.0, show_default=True)
-@click.option("--guard", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--floor", type=float, help="The smallest probability that the policy promised.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--ridge", type=float, default=0.0, show_default=True, help="Ridge penalty.")
+@click.option(
+    "--guard",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to stabilise an estimate (Fuller).",
+)
+@click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
-    """Estimate reward models from a log, with intervals and diagnostics.
+    """Estimate reward models from a log, with confidence intervals and diagnostics.
 
-    LOG is a Parquet or CSV file, a folder of them, a journal (.jsonl), or several; it may be larger than memory. A row is a round: what was
-    predicted, the action, the probability it was drawn with, the reward.
+    LOG is a Parquet or CSV file, a folder of them, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
+    predicted context, the action, the probability with which it was drawn, the reward.
 
     \b
       mebandit fit log.parquet --predicted x0,x1 --propensity propensity --error-cov 0.1,0.5
@@ -107,17 +117,22 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 @click.argument("evidence", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--predicted", help="Columns of the predictions, with commas.")
 @click.option("--truth", help="Columns of the truth, in the same order: EVIDENCE holds validation pairs.")
-@click.option("--variances", help="With --truth: columns of the error variances that the predictions report of themselves.")
-@click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
+@click.option("--variances", help="With --truth: columns of the error variances that are reported with the predictions.")
+@click.option("--subject", help="Column of the subject: rows of the same subject are readings of the same truth (replicates).")
 @click.option("--averaged", type=click.IntRange(min=1), help="With --subject: readings that the log's prediction averages.  [default: 1]")
 @click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
 @click.option("--reference", type=click.IntRange(min=0), help="With --confusion: the class, from 0, that has no column, for an intercept.")
 @click.option("--join", is_flag=True, help="EVIDENCE are error models of different features, whose errors are uncorrelated.")
-@click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
-@click.option("--features", help="What the log calls them, with commas, if not as --predicted; with --join, all that it has, in order.")
+@click.option(
+    "--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: override the test and assume this error type."
+)
+@click.option(
+    "--features",
+    help="Names of the features in the log, separated by commas, if different from --predicted; with --join, all of them, in order.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
 def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
-    """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix; or join what was learnt.
+    """Estimate the error of predictions from validation pairs, replicates or a confusion matrix; or join error models.
 
     \b
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --out model.json
@@ -138,9 +153,9 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
     model.save(out)
     click.echo(model.describe())
     if model.is_doubted:
-        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it all the same, and warns.")
+        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it nevertheless, with a warning.")
     else:
-        click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
+        click.echo(f"\nOn the command line, `mebandit fit LOG --error-model {out}` does this, given the uncorrected predictions.")
     click.echo(f"Error model: {out.resolve()}")
 
 

@@ -33,27 +33,43 @@ if TYPE_CHECKING:
 @log_options
 @workers_options
 @click.option(
-    "--policy", "policies", multiple=True, help="uniform, the number of an action, or probabilities with commas; repeat for several."
+    "--policy",
+    "policies",
+    multiple=True,
+    help="uniform, the number of an action, or probabilities separated by commas; repeat for several.",
 )
-@click.option("--theta", help="K rows of d numbers (CSV, JSON, or what `mebandit fit --json` prints) for a greedy rule; or fit: learn it.")
-@click.option("--method", type=click.Choice(METHODS), default="dr", show_default=True, help="Whose θ to take from a fit, or to learn by.")
-@click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's least probability of an action.")
+@click.option(
+    "--theta",
+    help="θ of a greedy rule: K rows of d numbers (CSV, JSON, or the output of `mebandit fit --json`); or fit: estimate it from the log.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="dr",
+    show_default=True,
+    help="The method whose θ is taken from a fit, or by which θ is estimated.",
+)
+@click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's smallest probability of an action.")
 @click.option("--context", type=click.Choice(["blp", "predicted"]), help="What the rule reads.  [default: blp where the error is given]")
-@click.option("--intercept", is_flag=True, help="Learn an intercept for every action too.")
+@click.option("--intercept", is_flag=True, help="Fit an intercept for every action too.")
 @error_options
 @click.option(
-    "--learn-share", type=float, default=0.5, show_default=True, help="The share of the rows, the first ones, that --theta fit reads."
+    "--learn-share",
+    type=float,
+    default=0.5,
+    show_default=True,
+    help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
 def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
-    """What other policies would have earned, from a log, with intervals.
+    """Estimate what other policies would have earned, from a log, with confidence intervals.
 
-    Policies that read the predicted context can be valued: fixed ones (--policy), and rules that are greedy in ⟨θ, x̃⟩ or in its best linear
-    predictor (--theta). Without either: uniform play, and each action for ever. --theta fit learns θ from the first half of the rows and
-    values everything on the second, because rounds flatter the θ that was fitted to them: rows must be in the order of time.
+    The policies are fixed ones (--policy), and greedy rules that read the predicted context or the best linear predictor (--theta). The
+    default is uniform play, and each action always. --theta fit estimates θ from the first half of the rows and all values from the second
+    half, because from the same rows the value would be biased upwards. Rows must be in the order of time.
 
     \b
       mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1
@@ -143,10 +159,10 @@ def _check_fit(path: Path, fit: dict[str, Any], log: "Log") -> None:
     named, model, error = log.columns.predicted, None if log.error is None else log.error.model, fit.get("error")
     if "features" in fit and fit["features"] != list(named):
         got = ", ".join(map(str, fit["features"])) if isinstance(fit["features"], list) else str(fit["features"])
-        raise InvalidInput(f"the θ of {path} must be of the log's features, {', '.join(named)}, in their order; got one of {got}.")
+        raise InvalidInput(f"the θ of {path} must be for the log's features, {', '.join(named)}, in their order; got one for {got}.")
     if isinstance(error, dict) and error.get("unbiases") and not (model is not None and model.unbiases):
-        rule = "go with the error model that it was fitted with, which unbiases predictions first"
-        raise InvalidInput(f"the θ of {path} must {rule}; got none. Give it (--error-model).")
+        rule = "be used with the error model with which it was fitted, which corrects the bias of predictions"
+        raise InvalidInput(f"the θ of {path} must {rule}; got none. Give it by --error-model.")
 
 
 def _theta(path: Path, data: Any, method: str) -> dict[str, Any]:

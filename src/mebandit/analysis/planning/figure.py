@@ -38,7 +38,7 @@ def draw(planned: Plan) -> "matplotlib.figure.Figure":
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_xlabel("rounds")
     name = re.sub(r"θ_(\d+)", r"$\\theta_{\1}$", in_figure(goal.name)).replace(" - ", " − ")
-    axes.set_ylabel(f"power to find {name} = {goal.effect:g}" if goal.tests else f"half-width of the interval of {name}")
+    axes.set_ylabel(f"power to detect {name} = {goal.effect:g}" if goal.tests else f"half-width of the interval of {name}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9, loc="lower right" if goal.tests else "upper right")

@@ -1,4 +1,4 @@
-"""How variable an estimate from n rounds will be, before there are any: Cov θ̂ ≈ V / n, V in closed form for normal contexts.
+"""The variance of an estimate from n rounds that are yet to come: Cov θ̂ ≈ V / n, with V in closed form for normal contexts.
 
 With x ~ N(μ, Sx), ε ~ N(0, Σe) and reward noise of standard deviation σ, write
 
@@ -13,9 +13,8 @@ and π_a(x̃) for the probabilities with which the policy ends up playing. Then 
           E ψ_aψ_b' = 1{a = b} τ_a² A_a + p_a p_b' b_a'Cb_b + Q_a (C b_a'Cb_b + C b_b b_a' C) Q_b'
 
 For a constant π all expectations are closed; (w'θ)² is quadratic in x̃, so that meb's is then (1/π)(M (θ'Σeθ + σ²) + 2 Σeθθ'Σe) - Σeθθ'Σe.
-In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc are what estimating μ and C adds; they nearly cancel between
-actions. A learning policy is taken where it ends: its best action, by the
-true θ, is played with 1 - (K - 1) p0 and every other with p0.
+In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc come from estimating μ and C; they nearly cancel between
+actions. A learning policy is replaced by its limit: the best action by the true θ has the probability 1 - (K - 1) p0, and every other p0.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ DRAWS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A trial to come: the world as one supposes it to be, and how actions will be chosen."""
+    """A trial to come: the assumed world, and how actions will be chosen."""
 
     theta: Floats
     """θ, (K, d)"""
@@ -89,7 +88,7 @@ def predictions(design: Design, draws: int = DRAWS) -> Floats:
 
 
 def played(design: Design, away: Floats) -> tuple[Floats, Floats]:
-    """π_a(x̃) and 1/π_a(x̃) where the policy ends up, each (n, K); between equally good actions it is taken to choose by lot."""
+    """π_a(x̃) and 1/π_a(x̃) where the policy ends up, each (n, K); equally good actions share."""
     if design.policy == "constant":
         pi = np.broadcast_to(design.probabilities, (len(away), design.n_actions))
         return pi, 1.0 / pi

@@ -32,8 +32,8 @@ def from_pilot(pilot: Analysis, goal: Goal, method: str, grown: float) -> Plan:
     V = grown * pilot.rounds * (float(parts[0]) - fixed)
     n = goal.rounds(V, fixed=fixed)
     if n == 0:
-        rule = "leave room for what is asked; more rounds do not make it smaller"
-        remedy = "Give the error model more pairs or readings, or ask for less."
+        rule = "be small enough for the goal, since more rounds do not reduce it"
+        remedy = "Base the error model on more validation data, or lower the goal."
         checks.refuse("the uncertainty of the error model", rule, f"a standard error of {np.sqrt(fixed):.3g} from it alone", remedy)
     return Plan(
         rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V,

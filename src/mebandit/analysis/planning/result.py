@@ -35,19 +35,19 @@ class Check(NamedTuple):
     coverage: float
     coverage_se: float
     unidentified: int
-    """trials whose data identified nothing; they count as not significant and not covering"""
+    """trials in which θ was not identified; they count as not significant and not covering"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A number of rounds, and why."""
+    """A number of rounds for a trial, and the reasons for it."""
 
     rounds: int
-    """what to plan for: the formula's number, raised where simulated trials fell short"""
+    """the planned number: that of the formula, raised if simulated trials fell short"""
     formula: int
     """by formula alone"""
     worst: int | None
-    """by formula if every action only ever had the floor's probability: an upper bound for whatever the policy does"""
+    """by formula if every action always had the floor's probability: an upper bound for any policy with this floor"""
     simulated: tuple[Check, ...]
     """by number of rounds; empty if nothing was simulated"""
     goal: Goal
@@ -60,7 +60,7 @@ class Plan:
     pilot_rounds: int = 0
     pilot_units: int = 0
     fixed: float = 0.0
-    """what the uncertainty of a pilot's error model adds to the squared standard error, however many rounds there are"""
+    """the part of the squared standard error that comes from the error model of the pilot, which more rounds do not reduce"""
 
     @property
     def at_rounds(self) -> Check | None:
@@ -72,18 +72,20 @@ class Plan:
         """The plan in words."""
         words = [self._asked, self._found]
         if self.design_effect > 1:
-            words.append(f"The design effect {self.design_effect:.2f} for rounds that come in users is included.")
+            words.append(f"A design effect of {self.design_effect:.2f} for correlated rounds within users is included.")
         check = self.at_rounds
         if check is not None:
             words.append(_in_words(check, self))
         elif self.design is None:
             if self.fixed > 0:
                 least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
-                words.append(f"The error model is uncertain too: with it, no number of rounds brings the half-width below {least:.3g}.")
-            words.append("A pilot says how variable the estimate is, not how contexts are distributed, so nothing was simulated.")
+                words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
+            words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
         else:
             words.append(
-                "Nothing was simulated." if can_be_simulated(self.rounds, self.design.dim) else "That is too long to be simulated here."
+                "No trials were simulated."
+                if can_be_simulated(self.rounds, self.design.dim)
+                else "Trials of that many rounds are too long to be simulated."
             )
         return " ".join(words)
 
@@ -91,17 +93,21 @@ class Plan:
     def _asked(self) -> str:
         goal = self.goal
         if goal.tests:
-            return f"To find {goal.name} = {goal.effect:g} at level {goal.alpha:g} with power {goal.power:g}, by {self.method}:"
-        return f"For a {100 * (1 - goal.alpha):g} % interval of {goal.name} of half-width {goal.half_width:g}, by {self.method}:"
+            return f"To detect {goal.name} = {goal.effect:g} at level {goal.alpha:g} with power {goal.power:g}, estimated by {self.method}:"
+        return (
+            f"For a {100 * (1 - goal.alpha):g} % interval of {goal.name} with half-width {goal.half_width:g}, estimated by {self.method}:"
+        )
 
     @property
     def _found(self) -> str:
         source = "by formula" if self.design is not None else f"from a pilot of {self.pilot_rounds:,} rounds"
         if self.pilot_units:
             units = max(-(-self.rounds * self.pilot_units // self.pilot_rounds), 2)  # one says nothing of the spread between them
-            source += f" of {self.pilot_units:,} units, with as many rounds of each: {units:,} of them"
-        raised = "" if self.rounds == self.formula else f" ({self.formula:,} {source}, raised since simulated trials fell short)"
-        bound = "" if self.worst is None else f" If every action only had the floor's probability, it would take {self.worst:,}."
+            source += f" of {self.pilot_units:,} participants: about {units:,} participants with the pilot's number of rounds each"
+        raised = (
+            "" if self.rounds == self.formula else f" ({self.formula:,} {source}; raised because simulated trials fell short of the goal)"
+        )
+        bound = "" if self.worst is None else f" If every action always had the floor's probability, {self.worst:,} rounds would be needed."
         return f"{self.rounds:,} rounds{raised or ' ' + source}.{bound}"
 
     def needed(self) -> Table:
@@ -150,14 +156,14 @@ class Plan:
         page = Page("How many rounds?").text(self.describe()).figure(self.plot()).heading("Rounds needed").table(self.needed())
         if self.simulated:
             page.heading("Simulated trials").table(self.checked())
-            page.text("± is one Monte-Carlo standard error. Each trial was played by the intended policy and analysed like a real one.")
+            page.text("± is one Monte-Carlo standard error. Each trial was run with the intended policy and analysed like a real one.")
         return page
 
 
 def _in_words(check: Check, plan: Plan) -> str:
     goal = plan.goal
     trials = f"{check.replicates} simulated trials" + (f" of {check.rounds:,} independent rounds" if plan.design_effect > 1 else "")
-    covers = f"the interval covers in {100 * check.coverage:.1f} ± {100 * check.coverage_se:.1f} %"
+    covers = f"the coverage of the interval is {100 * check.coverage:.1f} ± {100 * check.coverage_se:.1f} %"
     if goal.tests:
         return f"In {trials} the power is {check.power:.3f} ± {check.power_se:.3f}, and {covers}."
     return f"In {trials} the mean half-width is {check.half_width:.3g} ± {check.half_width_se:.2g}, and {covers}."

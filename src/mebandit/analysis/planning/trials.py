@@ -1,4 +1,4 @@
-"""Many simulated trials, each analysed like a real one: what intervals cover, and what a number of rounds buys, is counted over these."""
+"""Many simulated trials, each analysed like a real one, over which power and coverage are counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mebandit.values import Floats, Stretch
 
 @dataclass(frozen=True)
 class Trials:
-    """Estimates from N trials of the same kind, by M methods. A trial whose data identify nothing is NaN."""
+    """Estimates from N trials of the same kind, by M methods. NaN where θ is not identified."""
 
     methods: tuple[str, ...]
     horizon: int
@@ -29,7 +29,7 @@ class Trials:
     covariance: Floats
     """what each trial says of its own uncertainty, (N, M, K, d, K, d)"""
     guarded: Floats
-    """the share of arms in which the guard decided, (N, M)"""
+    """the share of actions with a stabilised estimate, (N, M)"""
 
     def arms(self, method: str) -> tuple[Floats, Floats]:
         """θ and its standard errors, each (N, K, d)."""
@@ -49,7 +49,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Constant:
-    """A trial that learns nothing: the same probabilities in all rounds, (K,)."""
+    """A policy that does not learn: the same probabilities in all rounds, (K,)."""
 
     probabilities: Floats
 
