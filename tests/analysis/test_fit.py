@@ -185,14 +185,14 @@ FAULTS = [
     (
         "action",
         2,
-        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two, give n_actions); got",
+        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two actions, give n_actions); got",
     ),
     ("action", 0.5, "row 40 column 'action' must be a whole number from 0 to 1"),
     ("action", -1, "row 40 column 'action' must be a whole number from 0 to 1"),
     (
         "action",
         "send",
-        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two, give n_actions); got 'send'.",
+        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two actions, give n_actions); got",
     ),
     ("variance", -0.1, "row 40 column 'variance' must be a variance of at least 0; got"),
     ("user", "", "row 40 column 'user' must name a unit; got nothing."),
@@ -271,7 +271,7 @@ def test_propensities_of_all_actions_are_checked_together(tmp_path: Path) -> Non
 
 def test_rows_that_are_all_set_aside_leave_no_log(tmp_path: Path) -> None:
     log = make_log(20).assign(propensity=0.0)
-    with pytest.raises(mb.LogError, match=r"the log must hold at least one row that breaks no rule; got 20 that do, in .*aside\.csv"):
+    with pytest.raises(mb.LogError, match=r"the log must have at least one row that breaks no rule; got 20 rows, all in .*aside\.csv"):
         mb.fit(log, predicted=FEATURES, error_cov=ERROR, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
     assert (tmp_path / "aside.csv").read_text().count("\n") == 21
 
@@ -329,7 +329,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"methods": "best"}, "methods must be one of"),
         ({"propensity": ["p0", "p1", "propensity"], "n_actions": 2}, "propensity must name one column, or one for each of the 2 actions"),
         ({"on_bad": "drop"}, "on_bad must be one of 'refuse', 'set-aside'; got 'drop'."),
-        ({"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
+        ({"on_bad": "set-aside"}, "set_aside must name the file for rows that break a rule; got nothing."),
         ({"workers": 0}, "workers must be a number of threads of at least 1"),
         ({"unit": "one"}, "unit must name at least two units; got 1."),
         ({"propensity": "p0,p0"}, "propensity must name each column once; got p0, p0."),
@@ -345,7 +345,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"propensity": 0.5}, "propensity must be names of columns"),
         ({"error_columns": 0.3}, "error_columns must be names of columns"),
         ({"error_cov": None, "error_columns": "variance,-0.3"}, "the error columns must be variances of at least 0; got -0.3."),
-        ({"set_aside": "rows.csv"}, "set_aside must go with setting bad rows aside; got rows.csv where the first of them is an error."),
+        ({"set_aside": "rows.csv"}, "set_aside must be given only together with `on_bad='set-aside'`; got rows.csv with `on_bad='refuse'`"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -898,7 +898,7 @@ def test_a_missing_intercept_is_noticed() -> None:
             finding(mb.fit(log | {"reward": log["reward"] + 0.3 * log["action"]}, methods=methods, **given), "no intercept").verdict
             == "yellow"
         )
-        assert "--intercept" in told.sentence
+        assert "`intercept=True`" in told.sentence
     assert "no intercept" not in {one.name for one in mb.fit(log, intercept=True, **given).diagnostics}
 
 
@@ -1030,7 +1030,7 @@ def test_a_missing_column_is_told_with_its_option() -> None:
     with pytest.raises(mb.LogError, match=r"got none of that name\. Take the blanks out of the name ' stress' in its header\."):
         mb.fit(log.rename(columns={"stress": " stress"}), predicted="stress", error_cov=0.1)
     log = make_log().rename(columns={"propensity": "p_taken"})
-    with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(name another with propensity=, --propensity\); got none"):
+    with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(or name another with `propensity`\); got none"):
         mb.fit(log.drop(columns=["p0", "p1"]), predicted="stress", error_cov=0.5)
 
 
@@ -1073,7 +1073,7 @@ def test_a_file_counts_once(tmp_path: Path) -> None:
         [tmp_path / "log.parquet", tmp_path],
         [tmp_path / "again.csv", tmp_path / "log.csv"],
     ):
-        with pytest.raises(mb.LogError, match=r"a file must be in a log once, or its rounds count twice; got log\.(csv|parquet) again"):
+        with pytest.raises(mb.LogError, match=r"a file must be in a log only once; got log\.(csv|parquet) again"):
             mb.fit(log, **given)
     table = make_log()
     assert mb.fit([table, table.copy()], **given).rounds == 2 * len(table)

@@ -434,7 +434,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("uniform", {"unit": "one"}, "unit must name at least two units; got 1."),
     ("uniform", {"level": 1.0}, "level must be between 0 and 1; got 1.0."),
     ("uniform", {"learn_share": 1.0}, "learn_share must be between 0.05 and 0.95; got 1.0."),
-    ("uniform", {"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
+    ("uniform", {"on_bad": "set-aside"}, "set_aside must name the file for rows that break a rule; got nothing."),
 ]
 
 

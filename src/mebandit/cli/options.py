@@ -82,7 +82,7 @@ def error_options(command: Command) -> Command:
         command,
         click.option(
             "--error-cov",
-            help="Σe, the covariance of the prediction error: a number, d variances separated by commas, or a CSV of these or of d x d numbers.",
+            help="Σe, the covariance of the prediction error: a number, d variances separated by commas, or a CSV of d or d x d numbers.",
         ),
         click.option(
             "--error-columns", help="Columns of Σe of each round: d variances (a number stands for a constant column), or a lower triangle."

@@ -21,9 +21,9 @@ class Columns:
     propensity: tuple[str, ...] = ("propensity",)
     """π(a) of the action taken; or π of every action in turn, zero where it was not allowed"""
     unit: str | None = None
-    """whose rounds they are, for clustered standard errors"""
+    """participant or cluster identifier, for clustered standard errors"""
     error: tuple[str, ...] = ()
-    """what varies in Σe: a variance for each feature (a number stands for itself), or the lower triangle row by row"""
+    """Σe of each row: a variance for each feature (a number stands for a constant column), or the lower triangle row by row"""
 
     @property
     def numbers(self) -> list[str]:
@@ -61,7 +61,7 @@ def check_schema(schema: Any, columns: Columns, where: str) -> None:
                 hint = f" Take the blanks out of the name {near[0]!r} in its header."
             if any(";" in other for other in schema.names[:1]):
                 hint = " Its columns seem to be separated by semicolons; separate them by commas."
-            said = next((f" (name another with {what}=, --{what})" for what in ("action", "reward", "propensity") if name == what), "")
+            said = next((f" (or name another with `{what}`)" for what in ("action", "reward", "propensity") if name == what), "")
             raise LogError(f"{where} must have a column {name!r}{said}; got none of that name.{hint} {listed(schema.names)}")
         if schema.names.count(name) > 1:
             raise LogError(f"{where} must have one column {name!r}; got {schema.names.count(name)} of that name.")
@@ -126,6 +126,6 @@ def found_columns(given: Mapping[str, Any], names: Sequence[str], where: str, *,
             "the error columns",
             rule,
             f"{len(columns.error)}: {', '.join(columns.error)}",
-            "A number may stand for a column: 0 for a feature without error.",
+            "A number stands for a constant column: 0 for a feature without error.",
         )
     return columns

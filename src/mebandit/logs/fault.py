@@ -1,4 +1,4 @@
-"""Rows that break a rule, and what is said of them."""
+"""Rows that break a rule, and the sentence that names the rule."""
 
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ def fault_of(batch: Any, t: int, *, columns: Columns, n_actions: int, file: str,
             return Fault(file, row, name, number, shown)
     a, shown = cell(columns.action)
     if not (0 <= a <= k - 1 and a == np.floor(a)):
-        remedy = "" if k > 2 else " (the first action is 0; for more than two, give n_actions)"
+        remedy = "" if k > 2 else " (the first action is 0; for more than two actions, give n_actions)"
         return Fault(file, row, columns.action, f"be a whole number from 0 to {k - 1}{remedy}", shown)
     given = {name: cell(name) for name in columns.propensity}
     if len(given) == 1:

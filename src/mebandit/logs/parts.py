@@ -22,7 +22,7 @@ def parts_of(log: Any) -> list[Any]:
         checks.refuse("log", "be no list within itself", checks.shown(log))
     for path in (Path(os.path.realpath(name_of(part))) for part in parts if not isinstance(part, tuple) or part[0].endswith(".jsonl")):
         if path in seen:
-            raise LogError(f"a file must be in a log once, or its rounds count twice; got {path.name} again. Name files or their folder.")
+            raise LogError(f"a file must be in a log only once; got {path.name} again. Name the files or their folder.")
         seen.add(path)
     return parts
 

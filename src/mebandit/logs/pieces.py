@@ -18,7 +18,7 @@ ROWS = 65_536
 
 
 PARQUET_BYTES = 48 << 20
-"""bytes of a Parquet file that are decoded at a time, by all workers together: large steps cost less than small ones"""
+"""bytes of a Parquet file that all workers together decode at a time: larger steps cost less per byte"""
 
 
 CSV_BYTES = 8 << 20
@@ -42,11 +42,11 @@ class Piece(NamedTuple):
     read: Callable[[], Iterable[Any]]
     """its record batches"""
     torn: tuple[Fault, ...] = ()
-    """rows of this part of the file that could not even be split into columns"""
+    """rows of this part of the file that could not be split into columns"""
 
 
 class Unparsable(Exception):
-    """A CSV holds something that is no number where numbers are meant: it has to be read as text."""
+    """A CSV has a cell that is not a number in a column of numbers: the file must be read as text."""
 
 
 def version_of(path: Path) -> tuple[int, int]:
@@ -101,8 +101,8 @@ def _row_group(path: Path, size: int, columns: list[str], step: int, group: int)
     found = path.stat() if path.is_file() else None
     if found is None or found.st_size != size:
         got = "none there" if found is None else f"one of {found.st_size:,} bytes"
-        rule = f"be the same file of {size:,} bytes wherever it is read, on every worker of a cluster too"
-        raise LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all of them share.")
+        rule = f"be the same file of {size:,} bytes on every machine that reads it"
+        raise LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all machines share.")
     metadata = _metadata(path, size, found.st_mtime_ns)
     with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 16) as file:
         for batch in file.iter_batches(step, row_groups=[group], columns=columns, use_threads=metadata.num_row_groups == 1):

@@ -23,7 +23,7 @@ from mebandit.values import Floats
 
 
 class Counted(NamedTuple):
-    """What the first time through the log gives."""
+    """What the first reading of a log gives."""
 
     sums: Crossproducts
     faults: list[Fault]
@@ -38,18 +38,18 @@ class Reading:
 
     source: Source
     error: Correction
-    """as given: what only the log can say, `Correction.settled` adds"""
+    """as given; `Correction.settled` adds what depends on the log"""
     error_known: bool = True
-    """whether anything was said of the error; else it counts as zero"""
+    """whether anything is known of the error; if not, it is taken as zero"""
 
     def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True) -> Counted:
-        """The crossproducts of the log; rows that break a rule are refused, or put into a file, if the caller offers that."""
+        """The crossproducts of the log; rows that break a rule are refused, or written to a file if the caller allows that."""
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
-            checks.refuse("set_aside", "be the file for rows that are set aside", "nothing")
+            checks.refuse("set_aside", "name the file for rows that break a rule", "nothing")
         if on_bad == "refuse" and set_aside is not None:
             remedy = "Add `on_bad='set-aside'`."
-            checks.refuse("set_aside", "go with setting bad rows aside", f"{set_aside} where the first of them is an error", remedy)
+            checks.refuse("set_aside", "be given only together with `on_bad='set-aside'`", f"{set_aside} with `on_bad='refuse'`", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
         counted = self.source.through(lambda block: Counted(self.products(block), block.faults), Counted.merge, "reading")
@@ -63,7 +63,7 @@ class Reading:
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
         if not counted.sums.rounds.any():
-            raise LogError(f"the log must hold at least one row that breaks no rule; got {len(counted.faults):,} that do, in {set_aside}.")
+            raise LogError(f"the log must have at least one row that breaks no rule; got {len(counted.faults):,} rows, all in {set_aside}.")
         return counted
 
     def products(self, block: Block) -> Crossproducts:

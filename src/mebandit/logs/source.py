@@ -1,9 +1,10 @@
-"""A log as checked blocks of arrays, gone through again and again, so that memory does not grow with the log.
+"""A log as checked blocks of arrays, which can be read several times, so that memory does not grow with the log.
 
-To parse a CSV costs more than what is then computed, so small ones are parsed once and stay in memory. All else is read again.
+Parsing a CSV takes longer than the computation that follows, so small CSV files are parsed once and stay in memory. Everything else is
+read again each time.
 
-A row that breaks a rule is a `Fault` with its file, row, column and value; rows are counted from 1, the first after the header. What
-happens to faulty rows is for the reader of the blocks to say, but none goes unnoticed.
+A row that breaks a rule is a `Fault` with its file, row, column and value; rows are counted from 1, the first after the header. The caller
+decides what happens to these rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +42,14 @@ from mebandit.values import Floats, Integers
 T = TypeVar("T")
 
 MOST = 8
-"""threads that read, if nobody says how many; what each decodes at a time is sized so that as many stay within a gigabyte"""
+"""default number of reading threads; each decodes so much at a time that all of them stay within a gigabyte"""
 
 ROOM = 256 << 20
-"""bytes of CSV files that stay in memory, where they take about half as many, from one time through a log to the next"""
+"""bytes of CSV files that stay in memory between two readings of a log; parsed, they take about half as much"""
 
 
 class Block(NamedTuple):
-    """Some rows of a log, in their order, all good."""
+    """Consecutive rows of a log that break no rule."""
 
     start: int
     """rows of the log before this block"""
@@ -58,16 +59,16 @@ class Block(NamedTuple):
     unit: Integers
     """for each row, which of these it belongs to; empty if there are no units"""
     faults: list[Fault]
-    """rows that were left out"""
+    """rows that break a rule; they are not among the rounds"""
     forecast: Floats
-    """the probability of every action, (n, K), or no column where only that of the action taken is known"""
+    """the logged probability of every action, (n, K); no column if only that of the action taken is known"""
     ends: Floats
     """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
 
 
 @dataclass
 class Source:
-    """A log that can be gone through again and again."""
+    """A log whose rows can be read several times."""
 
     parts: list[Any]
     """paths of files, or tables in memory by name"""
@@ -76,18 +77,18 @@ class Source:
     workers: Workers = None
     progress: Show = None
     careful: set[Path] = field(default_factory=set)
-    """CSV files that have to be read as text, because some of it is no number"""
+    """CSV files that must be read as text, because some cells are not numbers"""
     versions: dict[Path, tuple[int, int]] = field(default_factory=dict)
     """size and time of each file when it was first read"""
     kept: dict[int, list[tuple[Piece, int]]] = field(default_factory=dict)
     """the pieces of parts that stay in memory, and their rows"""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a worker elsewhere needs: how rows are read. Which rows, a piece says."""
+        """What a worker on another machine needs to read a piece."""
         return self.__dict__ | {"parts": [], "careful": set(), "versions": {}, "kept": {}, "workers": None, "progress": None}
 
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
-        """work(block) over all blocks, merged in the order of the log, whoever the workers."""
+        """work(block) over all blocks, merged in the order of the log, by any number of workers."""
 
         def fold(piece: Piece) -> T | None:
             found, start, torn = None, piece.start, piece.torn
@@ -148,7 +149,7 @@ class Source:
         return csv_pieces(part, self.columns, before, careful=part in self.careful)
 
     def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
-        """The good rows of a record batch as arrays, and what is wrong with the others."""
+        """The rows of a record batch that break no rule, as arrays, and a fault for each of the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
         names = columns.numbers  # the features come first
         values, ends = np.empty((len(names), n)), np.empty((2, len(names)))
@@ -176,14 +177,13 @@ class Source:
         return Block(piece.before + start, rounds, units, unit, faults, forecast, ends[:, [*range(d), names.index(columns.reward)]])
 
     def _are_good(self, batch: Any, ends: Floats, unit: Integers) -> bool:
-        """Whether all rows are, as the smallest and the largest value of every column tell where each has its own rule, and actions are
-        integers."""
+        """Whether the smallest and the largest value of every column show that all rows are good; if not, each row must be checked."""
         within = self._limits is not None and bool(((ends[0] >= self._limits[0]) & (ends[1] <= self._limits[1])).all())
         return within and not (unit < 0).any() and holds_integers(batch.column(self.columns.action))
 
     @cached_property
     def _limits(self) -> Floats | None:
-        """The least and the most that may be in each column of numbers; None where rules are about several columns."""
+        """The smallest and the largest allowed value of each column of numbers; None if some rule involves several columns."""
         columns, numbers, large = self.columns, self.columns.numbers, limits.LARGEST
         fixed = [number for number in map(constant, columns.error) if number is not None]
         if len(columns.propensity) > 1 or len(columns.error) > len(columns.predicted) or not all(0 <= number <= large for number in fixed):
@@ -216,7 +216,7 @@ def _joined(found: T | None, part: T | None, merge: Callable[[T, T], T]) -> T | 
 
 
 def ends_of(x: Floats) -> tuple[float, float]:
-    """The smallest and the largest number, NaN if there is one among them; the wrong way round where there is none."""
+    """The smallest and the largest number; NaN if there is a NaN; (inf, -inf) of an empty array."""
     return x.min(initial=np.inf), x.max(initial=-np.inf)
 
 
