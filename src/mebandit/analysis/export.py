@@ -51,7 +51,7 @@ def export(
         to: The layout: "obp", the bandit_feedback of Open Bandit Pipeline; or "mrt", one row for each decision point of a micro-randomised
             trial.
         workers: Threads; None (default): all cores.
-        progress: Whether to show progress on standard error; None (default): on a terminal.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
         **columns: Columns of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:

@@ -18,6 +18,7 @@ from mebandit.analysis.diagnostics.tally import Tally, tally_of
 from mebandit.analysis.fit_result import Analysis
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.estimators import (
+    GUARDS,
     METHODS,
     PREFERRED,
     Options,
@@ -81,7 +82,7 @@ def fit(
         set_aside: The CSV file for these rows (default None).
         workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.
             None (default): all cores. The result does not depend on it.
-        progress: Whether to show progress on standard error; None (default): on a terminal.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
@@ -100,7 +101,7 @@ def fit(
     if floor is not None:
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
-    checks.one_of("guard", guard, ("auto", "always", "never"))
+    checks.one_of("guard", guard, GUARDS)
     reading = reading_of(log_of(log, columns), workers=workers, progress=progress)
     _check_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}

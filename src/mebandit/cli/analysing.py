@@ -17,11 +17,10 @@ from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.cli.wording import in_options
+from mebandit.estimation.estimators import METHODS
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.stored import FORMAT
 from mebandit.runtime.files import begins_with, check_output
-
-METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
 
 @commands.command()

@@ -11,7 +11,6 @@ import numpy as np
 from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.analysing import METHODS
 from mebandit.cli.options import (
     bad_row_options,
     error_options,
@@ -23,6 +22,7 @@ from mebandit.cli.options import (
     workers_options,
 )
 from mebandit.cli.terminal import commands, print_table
+from mebandit.estimation.estimators import METHODS
 from mebandit.runtime.files import parse_json
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def plan(
             0 leaves them out.
         seed: Of the simulated trials (default 1).
         workers: Threads, or the address of a Dask scheduler; None (default): all cores. The result does not depend on it.
-        progress: Whether to show progress on standard error; None (default): on a terminal.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
         **options: What the trial is for (`GoalOptions`), the world and the policy (`DesignOptions`), the columns of a pilot.
 
     Returns:
