@@ -20,6 +20,7 @@ try:
         simulating,
         valuing,
     )
+    from mebandit.cli.naming import in_options
     from mebandit.cli.terminal import Unread, commands
 except ImportError:
     sys.exit("The mebandit command needs a few more packages than the library. Install them with: pip install 'mebandit[all]'")
@@ -30,7 +31,7 @@ INTERRUPTED, UNREAD = 130, 141
 
 def main() -> None:
     """Run the command line. Errors and warnings are one sentence, not a traceback; so are a full disk and too little memory."""
-    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {in_options(str(message))}\n"
     for stream in (sys.stdout, sys.stderr):  # characters that the stream cannot encode are written as codes
         if isinstance(stream, TextIOWrapper):
             with suppress(OSError):

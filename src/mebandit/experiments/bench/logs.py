@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mebandit.analysis.inference import fit
+from mebandit.analysis.fit import fit
 from mebandit.estimation.methods import METHODS, Method
 from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, Worker, in_turns, peak_megabytes, timed
 from mebandit.reports.page import Section

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import mebandit as mb
-from mebandit.analysis.sample_size import Design, _dr_scores, _meb_scores, _rc_scores, design_effect, played, predictions, variance
+from mebandit.analysis.planning.formulas import Design, _dr_scores, _meb_scores, _rc_scores, played, predictions, variance
+from mebandit.analysis.planning.goal import design_effect
+from mebandit.analysis.planning.result import Check
+from mebandit.analysis.planning.simulated import counted, intended
+from mebandit.analysis.planning.trials import run_trials
 from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
-from mebandit.experiments.plan import Check, counted, intended
-from mebandit.experiments.trials import run_trials
 from mebandit.values import Floats
 
 CORRELATED = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.5]])

@@ -1,4 +1,4 @@
-"""Many simulated trials, each analysed like a real one: what intervals cover, and what a number of rounds buys, is counted over these."""
+"""Many simulated trials, each analysed like a real one, over which power and coverage are counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 from mebandit import checks
 from mebandit.environments import Environment
 from mebandit.estimation.estimate import estimates_of
+from mebandit.estimation.history import History
 from mebandit.estimation.methods import Options
 from mebandit.estimation.moments import check_rounds
 from mebandit.estimation.result import Estimate
-from mebandit.live.history import Log
 from mebandit.policies import Policy
 from mebandit.runtime.progress import Show, progress_bar
 from mebandit.runtime.workers import Workers, hired
@@ -22,7 +22,7 @@ from mebandit.values import Floats, Stretch
 
 @dataclass(frozen=True)
 class Trials:
-    """Estimates from N trials of the same kind, by M methods. A trial whose data identify nothing is NaN."""
+    """Estimates from N trials of the same kind, by M methods. NaN where θ is not identified."""
 
     methods: tuple[str, ...]
     horizon: int
@@ -31,7 +31,7 @@ class Trials:
     covariance: Floats
     """what each trial says of its own uncertainty, (N, M, K, d, K, d)"""
     guarded: Floats
-    """the share of arms in which the guard decided, (N, M)"""
+    """the share of actions with a stabilised estimate, (N, M)"""
 
     def arms(self, method: str) -> tuple[Floats, Floats]:
         """θ and its standard errors, each (N, K, d)."""
@@ -51,11 +51,11 @@ class Trials:
 
 @dataclass(frozen=True)
 class Constant:
-    """A trial that learns nothing: the same probabilities in all rounds, (K,)."""
+    """A policy that does not learn: the same probabilities in all rounds, (K,)."""
 
     probabilities: Floats
 
-    def log(self, environment: Environment, *, horizon: int, seed: int, replicate: int, cell: int) -> Log:
+    def log(self, environment: Environment, *, horizon: int, seed: int, replicate: int, cell: int) -> History:
         """What `simulate_log` would give, for the whole trial at once."""
         tape = environment.tape(Stretch(seed, cell, replicate, 0, horizon))
         t, k = np.arange(horizon), environment.n_actions
@@ -63,7 +63,7 @@ class Constant:
         rewards = np.einsum("ti,ti->t", tape.theta[t % len(tape.theta), actions], tape.context) + tape.noise
         pi = np.tile(self.probabilities, (horizon, 1))
         errors = tape.error_cov[tape.component % len(tape.error_cov)]
-        return Log(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)
+        return History(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)
 
 
 def run_trials(

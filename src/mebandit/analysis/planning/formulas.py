@@ -1,4 +1,4 @@
-"""How variable an estimate from n rounds will be, before there are any: Cov θ̂ ≈ V / n, V in closed form for normal contexts.
+"""The variance of an estimate from n rounds that are yet to come: Cov θ̂ ≈ V / n, with V in closed form for normal contexts.
 
 With x ~ N(μ, Sx), ε ~ N(0, Σe) and reward noise of standard deviation σ, write
 
@@ -13,18 +13,16 @@ and π_a(x̃) for the probabilities with which the policy ends up playing. Then 
           E ψ_aψ_b' = 1{a = b} τ_a² A_a + p_a p_b' b_a'Cb_b + Q_a (C b_a'Cb_b + C b_b b_a' C) Q_b'
 
 For a constant π all expectations are closed; (w'θ)² is quadratic in x̃, so that meb's is then (1/π)(M (θ'Σeθ + σ²) + 2 Σeθθ'Σe) - Σeθθ'Σe.
-In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc are what estimating μ and C adds; they nearly cancel between
-actions. A learning policy is taken where it ends: its best action, by the
-true θ, is played with 1 - (K - 1) p0 and every other with p0.
+In dr, z'β = θ_a'x̂ since E[r | x̃] is affine. The last two terms of rc come from estimating μ and C; they nearly cancel between
+actions. A learning policy is replaced by its limit: the best action by the true θ has the probability 1 - (K - 1) p0, and every other p0.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from mebandit import checks, kernels
+from mebandit import kernels
 from mebandit.estimation.methods import Method
 from mebandit.values import Floats
 
@@ -36,7 +34,7 @@ DRAWS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A trial to come: the world as one supposes it to be, and how actions will be chosen."""
+    """A trial to come: the assumed world, and how actions will be chosen."""
 
     theta: Floats
     """θ, (K, d)"""
@@ -91,7 +89,7 @@ def predictions(design: Design, draws: int = DRAWS) -> Floats:
 
 
 def played(design: Design, away: Floats) -> tuple[Floats, Floats]:
-    """π_a(x̃) and 1/π_a(x̃) where the policy ends up, each (n, K); between equally good actions it is taken to choose by lot."""
+    """π_a(x̃) and 1/π_a(x̃) where the policy ends up, each (n, K); equally good actions share."""
     if design.policy == "constant":
         pi = np.broadcast_to(design.probabilities, (len(away), design.n_actions))
         return pi, 1.0 / pi
@@ -174,77 +172,3 @@ def _calibrated_gram(design: Design, away: Floats) -> Floats:
     """E[π_a x̂x̂'], (K, d, d)"""
     x_hat = design.mean + away - away @ design.gain.T
     return np.stack([(x_hat * chance[:, None]).T @ x_hat / len(x_hat) for chance in played(design, away)[0].T])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Goal:
-    """What a trial is for: an interval of a wanted half-width, or a test of wanted power."""
-
-    coefficient: int
-    action: int
-    baseline: int | None
-    """the coefficient of θ_action - θ_baseline; None: of θ_action"""
-    feature: str
-    """what the coefficient is of, where that has a name"""
-    half_width: float | None
-    effect: float
-    """δ, the true value of the coefficient; a test with power asks whether it is 0"""
-    power: float
-    level: float
-
-    @property
-    def alpha(self) -> float:
-        """The level of the test, 1 less that of the interval."""
-        return 1.0 - self.level
-
-    @property
-    def tests(self) -> bool:
-        return self.half_width is None
-
-    @property
-    def target(self) -> float:
-        return self.power if self.half_width is None else self.half_width
-
-    @property
-    def name(self) -> str:
-        of = self.feature or self.coefficient
-        return f"θ_{self.action}[{of}]" + ("" if self.baseline is None else f" - θ_{self.baseline}[{of}]")
-
-    def part(self, V: Floats) -> float:
-        """The variance of this coefficient in a (K, d, K, d) variance."""
-        a, b, j = self.action, self.baseline, self.coefficient
-        return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
-
-    def rounds(self, V: float, target: float | None = None, fixed: float = 0.0) -> int:
-        """The smallest n with z s <= half-width, or with (z + z_power) s <= |δ|, s² = V/n + fixed, z the (1 + level)/2 quantile.
-
-        0 if there is none."""
-        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
-        allowed = (self.effect / (z + quantile(aim))) ** 2 if self.tests else (aim / z) ** 2
-        return max(1, math.ceil(V / (allowed - fixed) * (1 - 1e-12))) if allowed > fixed else 0
-
-    def reached(self, V: float, n: float, fixed: float = 0.0) -> float:
-        """The half-width, or the power, that n rounds give."""
-        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n + fixed)
-        if not self.tests:
-            return z * se
-        return chance_below(abs(self.effect) / se - z) + chance_below(-abs(self.effect) / se - z)
-
-
-def quantile(probability: float) -> float:
-    """Of the standard normal distribution."""
-    return float(kernels.normal_quantile(probability))
-
-
-def chance_below(x: float) -> float:
-    """That a standard normal variate is below x."""
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
-
-
-def design_effect(rounds_per_user: float, correlation: float) -> float:
-    """1 + (m - 1) ρ: by how much the variance grows if the m rounds of a user have scores with intraclass correlation ρ."""
-    m = checks.number("rounds_per_user", rounds_per_user, "be a number of at least 1", 1.0)
-    rho = checks.number("correlation", correlation, "be an intraclass correlation from 0 to 1", 0.0, 1.0)
-    if rho > 0 and m == 1:
-        checks.refuse("correlation", "go with rounds_per_user above 1", f"{rho:g} with one round per user")
-    return 1.0 + (m - 1.0) * rho

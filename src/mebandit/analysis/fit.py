@@ -4,17 +4,18 @@ The log is read in blocks, twice: first for the crossproducts, from which θ fol
 follow, and for the diagnostics. Where Σe varies between rounds, regression calibration reads it two times more.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mebandit import checks, kernels
-from mebandit.analysis.diagnostics import Evidence, Finding, Tally, diagnose, tally_of
+from mebandit.analysis.diagnostics import diagnose
+from mebandit.analysis.diagnostics.finding import Evidence
+from mebandit.analysis.diagnostics.tally import Tally, tally_of
+from mebandit.analysis.fit_result import Analysis
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
@@ -23,168 +24,61 @@ from mebandit.estimation.methods import GUARDS, METHODS, PREFERRED, Guard, Metho
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import JacobianSums
 from mebandit.estimation.precision import check_digits, of_usable_sizes
-from mebandit.estimation.result import Contrast, Estimate
 from mebandit.estimation.scores import Scores
 from mebandit.estimation.solution import Solution, solve_log
 from mebandit.kernels import layout
-from mebandit.logs.reading import ByUnit, Reading, by_unit, open_reading
+from mebandit.logs.log import Log, LogColumns, log_of
+from mebandit.logs.reading import ByUnit, Reading, by_unit, reading_of
 from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.runtime.progress import Show, compiling_notice
 from mebandit.runtime.workers import Workers
-from mebandit.values import Booleans, Floats
+from mebandit.values import Floats
 
 SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
 """multiples of Σe for the sensitivity of every coefficient"""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What a log says."""
-
-    estimates: dict[str, Estimate]
-    """by method"""
-    features: tuple[str, ...]
-    rounds: int
-    units: int
-    """how many clusters the standard errors are based on; 0: rounds stand alone"""
-    faults: int
-    """rows that were set aside"""
-    sensitivity: dict[str, dict[float, Floats]]
-    """θ (K, d) by method and multiple of Σe; NaN where there is no solution"""
-    intercept_sensitivity: dict[str, dict[float, Floats]]
-    """the same of the intercepts, (K,); zero unless they were fitted"""
-    sensitivity_guarded: dict[str, dict[float, Booleans]]
-    """where the guard decided instead, (K,): these are not the method's own"""
-    diagnostics: tuple[Finding, ...]
-    error: Correction
-    mean_reward: float
-    propensity_histogram: Floats
-    """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def n_actions(self) -> int:
-        return len(next(iter(self.estimates.values())).theta)
-
-    @property
-    def best(self) -> Estimate:
-        """The estimate to read first: dr, else meb, else what there is."""
-        return next(self.estimates[method] for method in PREFERRED if method in self.estimates)
-
-    @property
-    def verdict(self) -> str:
-        """The gravest verdict among the diagnostics."""
-        return self.diagnostics[0].verdict
-
-    def __str__(self) -> str:
-        from mebandit.analysis.fit_page import describe  # which is about this class
-
-        return describe(self)
-
-    def to_plain(self, level: float = 0.95) -> dict[str, Any]:
-        """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
-        contrasts = {
-            f"{a}-{b}": {method: _contrast_plain(found.contrast(a, b), level) for method, found in self.estimates.items()}
-            for a in range(self.n_actions)
-            for b in range(a)
-        }
-        plain = {
-            "format": "mebandit-fit",
-            "version": 1,
-            "rounds": self.rounds,
-            "units": self.units,
-            "rows_set_aside": self.faults,
-            "n_actions": self.n_actions,
-            "features": list(self.features),
-            "mean_reward": self.mean_reward,
-            "error": self.error.to_plain(),
-            "level": level,
-            "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
-            "contrasts": contrasts,
-            "sensitivity": _scales_plain(self.sensitivity),
-            "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
-            "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),
-            "diagnostics": [finding._asdict() for finding in self.diagnostics],
-            "settings": self.settings,
-        }
-        return dict(_without_nan(plain))
-
-    def to_json(self, level: float = 0.95) -> str:
-        return json.dumps(self.to_plain(level), allow_nan=False, indent=2)
-
-
-def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
-    return {
-        "theta": found.theta.tolist(),
-        "std_error": found.std_error.tolist(),
-        "interval": found.interval(level).tolist(),
-        "intercept": found.intercept.tolist(),
-        "intercept_std_error": found.intercept_std_error.tolist(),
-        "guarded": found.guarded.tolist(),
-        "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
-    }
-
-
-def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
-    return {
-        "theta": found.theta.tolist(),
-        "std_error": found.std_error.tolist(),
-        "interval": found.interval(level).tolist(),
-        "intercept": found.intercept,
-        "intercept_std_error": found.intercept_std_error,
-    }
-
-
-def _scales_plain(by_method: Mapping[str, Mapping[float, Floats | Booleans]]) -> dict[str, Any]:
-    return {method: {f"{scale:g}": found.tolist() for scale, found in by_scale.items()} for method, by_scale in by_method.items()}
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null."""
-    if isinstance(value, dict):
-        return {name: _without_nan(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(inner) for inner in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
 
 
 @of_usable_sizes()
 def fit(
     log: Any,
     *,
-    predicted: str | Sequence[str] | None = None,
-    action: str = "action",
-    reward: str = "reward",
-    propensity: str | Sequence[str] | None = None,
-    unit: str | None = None,
-    error_cov: ArrayLike | ErrorModel | Path | str | None = None,
-    error_columns: str | Sequence[str] | None = None,
-    validation: ErrorModel | None = None,
-    n_actions: int | None = None,
     methods: Method | Sequence[Method] = METHODS,
     ridge: float = 0.0,
     intercept: bool = False,
     guard: Guard = "auto",
     floor: float | None = None,
+    validation: ErrorModel | None = None,
     on_bad: str = "refuse",
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    **columns: Unpack[LogColumns],
 ) -> Analysis:
-    """Analyse a log: estimates by every method with intervals, contrasts, sensitivity to Σe, diagnostics.
+    """Analyse a stored log: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
-    `log` is a path (.parquet, .csv, .tsv, a folder of these, a journal .jsonl), several of them, a table (pandas, pyarrow) or arrays by
-    name. `predicted`, `action`, `reward`, `propensity` (one column for the action taken, or one for each action), `unit` name its columns.
-    The error is `error_cov` (a number, a vector, a matrix, an `ErrorModel`, or the path of a .csv or .json of these), or `error_columns` by
-    round: a variance for each feature, or the lower triangle of a covariance; with an `ErrorModel` of reported variances also both.
-    `validation` is what validation pairs say (`measurement.from_validation`): the diagnostics hold the error that is taken out against it,
-    and where that is Berkson error a warning tells what the correction does. `floor` is the smallest probability that the policy promised.
-    `on_bad="set-aside"` puts rows that break a rule into the file `set_aside` and goes on without them; by default the first of them is an
-    error. `workers` is a number of threads, or the address of a Dask scheduler (or its Client) whose workers read Parquet files for
-    themselves; results do not depend on it. Memory does not grow with the number of rows.
+    Memory does not grow with the number of rows.
+
+    Args:
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords.
+        methods: One or several of "ridge", "naive", "meb", "dr", "rc" (default: all).
+        ridge: Added to the diagonal of each action's matrix when θ is solved for, at least 0 (default 0).
+        intercept: Fit an intercept for every action (default False).
+        guard: "auto" (default): the formula wherever its matrix is safely positive definite, elsewhere the stabilised (Fuller-type)
+            estimate; "always": the stabilised estimate everywhere; "never": the formula everywhere.
+        floor: Exploration floor of the logging policy; rounds below it are reported (default None: not known).
+        validation: An error model from validation pairs or replicates. The diagnostics compare Σe with it, and where it says that the error
+            is Berkson, a warning tells what the correction does (default None).
+        on_bad: What happens to rows that break a rule: "refuse" (default) raises an error that names the first of them; "set-aside" writes
+            them to the file `set_aside` and goes on without them.
+        set_aside: The CSV file for these rows (default None).
+        workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.
+            None (default): all cores. The result does not depend on it.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
+        **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
+
+    Returns:
+        The estimates by method, `best` among them, the diagnostics, and `to_json()`; printed, it is a report.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -195,33 +89,27 @@ def fit(
     >>> found.estimates["meb"].theta.round(1).ravel()
     array([-1.,  2.])
     """
-    if not isinstance(methods, (str, Sequence)):
-        checks.refuse("methods", "be names of methods", checks.shown(methods))
-    chosen = (methods,) if isinstance(methods, str) else tuple(methods)
-    for method in chosen or ("",):
-        checks.one_of("methods", method, METHODS)
+    chosen = _chosen(methods)
     if floor is not None:
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
     checks.one_of("guard", guard, GUARDS)
-    reading = open_reading(
-        log,
-        predicted=predicted,
-        action=action,
-        reward=reward,
-        propensity=propensity,
-        unit=unit,
-        n_actions=n_actions,
-        error_cov=error_cov,
-        error_columns=error_columns,
-        workers=workers,
-        progress=progress,
-    )
+    reading = reading_of(log_of(log, columns), workers=workers, progress=progress)
     _check_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
     return _Steps(reading, options, chosen, floor).analysis(validation, settings, on_bad=on_bad, set_aside=set_aside)
+
+
+def _chosen(methods: Any) -> tuple[str, ...]:
+    """The names of methods, each of a method that there is."""
+    if not isinstance(methods, (str, Sequence)):
+        checks.refuse("methods", "be names of methods", checks.shown(methods))
+    chosen = (methods,) if isinstance(methods, str) else tuple(methods)
+    for method in chosen or ("",):
+        checks.one_of("methods", method, METHODS)
+    return chosen
 
 
 def _check_validation(validation: Any, features: tuple[str, ...]) -> None:
@@ -245,7 +133,7 @@ def compile_ahead(progress: Show = None) -> None:
     even, numbers = np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 5.0])
     log = {"x": numbers, "action": even, "reward": numbers, "propensity": np.full(4, 0.5)}
     with compiling_notice(compiled, progress):
-        reading = open_reading(log, predicted="x", error_cov=0.0, workers=1, progress=False)
+        reading = reading_of(Log(log, predicted="x", error_cov=0.0), workers=1, progress=False)
         reading.count()
         _Steps(reading, Options(), METHODS, None).analysis(None, {})
 
@@ -334,12 +222,12 @@ class _Steps:
             return
         repeated = [name for name, part in zip(names, np.abs(vectors[:, 0]), strict=True) if part > 1e-5]
         got = f"{', '.join(repeated[:-1])} and {repeated[-1]}, of which each follows from the others"
-        remedy = "Leave one out, or set ridge > 0."
+        remedy = "Leave one out, or set `ridge` above 0."
         if "the intercept" in repeated:
             remedy = "Fit no intercept beside them, leave one out, or subtract a constant from what is far from 0 beside its spread."
         if len(repeated) == 1:
             got = f"{repeated[0]}, which is always 0"
-            remedy = "Leave it out (a class that is never predicted: merge it with another one), or set ridge > 0."
+            remedy = "Leave it out (a class that is never predicted: merge it with another one), or set `ridge` above 0."
         raise checks.SingularMoments(f"features must differ, for their coefficients to be identified; got {got}. {remedy}")
 
     def _check_units(self, by_unit: ByUnit) -> None:
@@ -352,7 +240,7 @@ class _Steps:
         odd = raw.constant & (np.diag(error.mean_cov) > 0) & (raw.rounds.sum() > 1)
         if odd.any():
             name = self.reading.source.columns.predicted[int(odd.argmax())]
-            remedy = "Give a variance for each feature, 0 for those without error (error_cov=[0, 0.5], --error-cov 0,0.5)."
+            remedy = "Give a variance for each feature, 0 for those without error (`error_cov=[0, 0.5]`)."
             checks.refuse(
                 f"the error variance of {name!r}",
                 "be 0, since it is the same in all rounds",

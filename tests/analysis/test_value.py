@@ -13,13 +13,12 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.analysis.targets import clipped
-from mebandit.logs.formats import ROWS
+from mebandit.logs.pieces import ROWS
 from mebandit.values import Floats, Observation
 
 THETA = np.array([[1.5, -1.0], [1.0, 1.0]])
 ERROR = np.diag([0.0, 0.5])
-ESTIMATORS = ("weighted", "self-normalised", "dr")
+ESTIMATORS = ("ips", "snips", "dr")
 Log = dict[str, Any]
 
 
@@ -80,10 +79,10 @@ def reference(log: Log, pi: Floats, unit: Any = None) -> dict[str, tuple[float, 
     fitted = np.column_stack([z @ b for b in beta])
     rho = pi[np.arange(n), a] / p
     robust = (pi * fitted).sum(axis=1) + rho * (r - fitted[np.arange(n), a])
-    V = {"weighted": (rho * r).mean(), "self-normalised": (rho * r).sum() / rho.sum(), "dr": robust.mean()}
+    V = {"ips": (rho * r).mean(), "snips": (rho * r).sum() / rho.sum(), "dr": robust.mean()}
     psi = {
-        "weighted": rho * r - V["weighted"],
-        "self-normalised": rho * (r - V["self-normalised"]) / rho.mean(),
+        "ips": rho * r - V["ips"],
+        "snips": rho * (r - V["snips"]) / rho.mean(),
         "dr": robust - V["dr"],
     }
     label = None if unit is None else np.asarray(unit)
@@ -142,7 +141,7 @@ def test_the_logged_policy_has_the_mean_reward() -> None:
     a = (rng.random(3000) < pi[:, 1]).astype(int)
     r = np.einsum("ti,ti->t", THETA[a], x)
     found = value({"x": seen, "action": a, "reward": r, "propensity": pi[np.arange(3000), a]}, chance)
-    for estimator in ("weighted", "self-normalised"):
+    for estimator in ("ips", "snips"):
         own = found.estimates[estimator]
         assert own.value == pytest.approx(r.mean(), rel=1e-12)
         assert own.difference.value == 0.0
@@ -157,8 +156,8 @@ def test_one_action_for_ever_is_the_weighted_mean_of_its_rewards() -> None:
         taken = log["action"] == b
         w = 1 / log["propensity"][taken]
         found = value(log, b).estimates
-        assert found["self-normalised"].value == pytest.approx(np.average(log["reward"][taken], weights=w), rel=1e-10)
-        assert found["weighted"].value == pytest.approx((w * log["reward"][taken]).sum() / 2000, rel=1e-10)
+        assert found["snips"].value == pytest.approx(np.average(log["reward"][taken], weights=w), rel=1e-10)
+        assert found["ips"].value == pytest.approx((w * log["reward"][taken]).sum() / 2000, rel=1e-10)
 
 
 def test_relabelling_the_actions_changes_nothing() -> None:
@@ -179,8 +178,8 @@ def test_two_halves_are_the_whole(turned: bool) -> None:
     halves = [{name: column[part] for name, column in log.items()} for part in (slice(0, 800), slice(800, None))]
     whole, parts = value(log, chance, unit="who"), [value(half, chance) for half in halves]
     joined = value(halves[::-1] if turned else halves, chance, unit="who")
-    mixed = 0.4 * parts[0].estimates["weighted"].value + 0.6 * parts[1].estimates["weighted"].value
-    assert whole.estimates["weighted"].value == pytest.approx(mixed, rel=1e-12)
+    mixed = 0.4 * parts[0].estimates["ips"].value + 0.6 * parts[1].estimates["ips"].value
+    assert whole.estimates["ips"].value == pytest.approx(mixed, rel=1e-12)
     for estimator in ESTIMATORS:
         assert joined.estimates[estimator].value == pytest.approx(whole.estimates[estimator].value, rel=1e-10)
         assert joined.estimates[estimator].std_error == pytest.approx(whole.estimates[estimator].std_error, rel=1e-10)
@@ -232,9 +231,11 @@ def test_a_rule_decides_as_the_library_does(floor: float) -> None:
         np.testing.assert_allclose(rule.probabilities(x[None], allowed[None])[0], expected, rtol=1e-15)
 
 
-def test_clipping_keeps_what_keeps_the_floor() -> None:
-    p = np.array([[0.2, 0.8], [0.1, 0.9]])
-    np.testing.assert_allclose(clipped(p, np.ones((2, 2), dtype=bool), 0.1), p, rtol=1e-15)
+def test_a_rule_keeps_its_floor_among_the_allowed_actions_and_ties_share() -> None:
+    rule = mb.LinearRule([[1.0], [1.0], [0.0]], floor=0.1)
+    allowed = np.array([[True, True, True], [True, False, True], [False, False, True]])
+    expected = [[0.45, 0.45, 0.1], [0.9, 0.0, 0.1], [0.0, 0.0, 1.0]]
+    np.testing.assert_allclose(rule.probabilities(np.ones((3, 1)), allowed), expected, rtol=1e-15)
 
 
 def test_a_rule_on_the_best_linear_predictor_reads_it() -> None:
@@ -290,7 +291,7 @@ def test_errors_that_vary_and_actions_that_are_not_allowed() -> None:
     found = mb.value(log, {"uniform": "uniform", "always 2": 2, "rule": rule, "learned": mb.Fitted(method="rc")})
     assert found["uniform"].unsupported == found["rule"].unsupported == 0.0
     assert found["always 2"].unsupported == pytest.approx(0.2)
-    assert "never takes there" in found["always 2"].warnings[0]
+    assert "whose logged probability is 0" in found["always 2"].warnings[0]
     assert found.first == 200
     assert found["learned"].policy.theta.shape == (3, 1)
 
@@ -313,8 +314,8 @@ def test_values_are_unbiased_and_their_intervals_cover() -> None:
         assert abs(bias) < 4, (p, e, bias)
         assert 0.93 <= covered <= 0.97, (p, e, covered)
     for p in POLICIES:
-        assert se[p, "dr"].mean() < se[p, "weighted"].mean()
-        assert V[p, "dr"].std() < V[p, "weighted"].std()
+        assert se[p, "dr"].mean() < se[p, "ips"].mean()
+        assert V[p, "dr"].std() < V[p, "ips"].std()
 
 
 def test_the_same_rounds_make_a_learned_rule_look_better_than_it_is() -> None:
@@ -356,7 +357,7 @@ def test_wrong_propensities_are_noticed() -> None:
     assert right.warnings == ()
     assert abs(right.mean_weight.value - 1) < 4 * right.mean_weight.std_error
     wrong = value(log | {"propensity": np.full(3000, 0.4)}, 1)
-    assert "propensities are not those the actions were drawn with" in wrong.warnings[-1]
+    assert "propensities are not the probabilities with which the actions were drawn" in wrong.warnings[-1]
 
 
 def test_poor_overlap_is_noticed() -> None:
@@ -365,7 +366,7 @@ def test_poor_overlap_is_noticed() -> None:
     log = {"x": draw(2000, rng)[1], "action": a, "reward": rng.normal(0, 1, 2000), "propensity": np.where(a == 1, 0.01, 0.99)}
     assert "overlap is poor" in value(log, 1).warnings[0]
     certain = log | {"propensity": np.where(a == 1, 0.01, 1.0)}
-    assert "never takes there" in value(certain, 1).warnings[0]
+    assert "whose logged probability is 0" in value(certain, 1).warnings[0]
 
 
 def test_weight_that_could_not_be_drawn_is_not_called_wrong() -> None:
@@ -392,7 +393,7 @@ def test_results_print_and_become_json() -> None:
     assert list(found) == list(POLICIES)
     for estimator in ESTIMATORS:
         assert estimator in str(found["uniform"])
-    assert str(found).count("rounds that count as") == len(POLICIES)
+    assert str(found).count("effective sample size") == len(POLICIES)
 
 
 # ---- what is refused
@@ -433,7 +434,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("uniform", {"unit": "one"}, "unit must name at least two units; got 1."),
     ("uniform", {"level": 1.0}, "level must be between 0 and 1; got 1.0."),
     ("uniform", {"learn_share": 1.0}, "learn_share must be between 0.05 and 0.95; got 1.0."),
-    ("uniform", {"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
+    ("uniform", {"on_bad": "set-aside"}, "set_aside must name the file for rows that break a rule; got nothing."),
 ]
 
 
@@ -475,3 +476,68 @@ def test_bad_rows_are_refused_as_fit_refuses_them(tmp_path: Path) -> None:
     good = {name: np.delete(column, [10, 20], axis=0) for name, column in log.items()}
     assert found["uniform"].best.value == pytest.approx(value(good, "uniform").best.value, rel=1e-12)
     assert len(pd.read_csv(tmp_path / "bad.csv")) == 2
+
+
+class Threshold:
+    """A user's own policy: mostly action 1 where stress is predicted to be above what it has learned, its mean."""
+
+    n_actions, dim = 2, 2
+
+    def init(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def propensities(self, state: tuple[float, int], observation: Observation) -> Floats:
+        p = 0.8 if observation.predicted[1] > state[0] / max(state[1], 1) else 0.2
+        return np.array([1 - p, p])
+
+    def update(self, state: tuple[float, int], round: mb.Round) -> tuple[float, int]:
+        return state[0] + round.observation.predicted[1], state[1] + 1
+
+
+def test_the_value_of_a_users_own_policy_is_that_of_its_probabilities() -> None:
+    log, state = adaptive_log(2000, seed=20), (60.0, 100)
+
+    def same(x: Floats) -> Floats:
+        p = np.where(x[:, 1] > 0.6, 0.8, 0.2)
+        return np.column_stack([1 - p, p])
+
+    own, function = value(log, (Threshold(), state), error_cov=ERROR), value(log, same, error_cov=ERROR)
+    assert own.name == "Threshold"
+    assert own.to_plain() == function.to_plain()
+
+
+def test_the_value_of_a_learner_is_that_of_its_greedy_rule() -> None:
+    log = adaptive_log(2000, seed=21)
+    learner = mb.Learner(mb.greedy(2, 2, floor=0.1), seed=1)
+    for x, action in zip(log["x"][:200], log["action"], strict=False):
+        decision = learner.decide(x, ERROR)
+        learner.learn(decision, float(THETA[decision.action] @ x + 0.1 * action))
+    rule = mb.LinearRule(learner.theta, floor=0.1)
+    found = value(log, {"learner": learner, "state": (learner.policy, learner.state), "rule": rule}, error_cov=ERROR)
+    for estimator in ESTIMATORS:
+        values = [found[name].estimates[estimator].value for name in found]
+        np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    assert value(log, learner, error_cov=ERROR, workers=1).to_plain() == value(log, learner, error_cov=ERROR, workers=3).to_plain()
+
+
+def test_schedules_read_the_time_that_is_given() -> None:
+    log = adaptive_log(500, seed=22)
+    policy = mb.greedy(2, 2, floor=lambda t: 0.5 if t < 1000 else 0.0)
+    state = policy.init()
+    early, late = (value(log, (policy, state, time), error_cov=ERROR) for time in (1, 1000))
+    assert early.best.value == pytest.approx(value(log, "uniform").best.value, rel=1e-12)
+    assert late.name == policy.name
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "sentence"),
+    [
+        (mb.meb(2, 2), ERROR, "must come with its state; got LinearPolicy alone"),
+        ((Threshold(), (0.0, 0)), None, "the error covariance must be known to policy 'Threshold'; got nothing"),
+        ((mb.meb(3, 2), mb.meb(3, 2).init()), ERROR, "must have the n_actions and dim of the log, 2 and 2; got 3 and 2"),
+        (None, ERROR, r"must be 'uniform', an action, probabilities, a rule, a Learner, .* got None"),
+    ],
+)
+def test_policies_that_cannot_be_asked_are_refused(policy: Any, error: Any, sentence: str) -> None:
+    with pytest.raises(mb.InvalidInput, match=sentence):
+        value(adaptive_log(100, seed=23), policy, **({} if error is None else {"error_cov": error}))
