@@ -274,6 +274,6 @@ def test_what_does_not_fit_into_memory_is_a_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which the command sets
     monkeypatch.setattr(sys, "argv", ["mebandit", *PLAN, "--dim", "10000000"])
     with pytest.raises(
-        SystemExit, match=r"^mebandit: the computation must fit into memory; got one that does not \([^\n]*\)\. Ask for fewer [^\n]*\.$"
+        SystemExit, match=r"^mebandit: the computation must fit into memory; got one that does not \([^\n]*\)\. Use fewer [^\n]*\.$"
     ):
         main()

@@ -50,9 +50,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except MemoryError as error:
         said = f" ({error})" if str(error) else ""
-        sys.exit(
-            f"mebandit: the computation must fit into memory; got one that does not{said}. Ask for fewer actions, features or workers."
-        )
+        sys.exit(f"mebandit: the computation must fit into memory; got one that does not{said}. Use fewer actions, features or workers.")
     except Unread:
         _print_no_more()
         sys.exit(UNREAD)
