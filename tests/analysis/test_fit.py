@@ -1268,7 +1268,7 @@ def test_error_models_of_classes_and_of_reported_variances_are_made_from_files(t
     model = mb.ErrorModel.load(tmp_path / "model.json")
     np.testing.assert_allclose(model.scale, mb.measurement.from_variances(v, predicted=predicted, truth=truth).scale, rtol=1e-12)
     assert "'calm_1': error variance" in done.stdout
-    assert "test of reported variances that are right, 'calm_1'" in done.stdout
+    assert "test of correct reported variances, 'calm_1'" in done.stdout
 
 
 def test_error_models_of_different_features_are_joined_from_files(tmp_path: Path) -> None:
@@ -1288,7 +1288,7 @@ def test_error_models_of_different_features_are_joined_from_files(tmp_path: Path
     for arguments in made:
         done = run("error-model", *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("kind: joined, of 3 models whose errors are taken to be uncorrelated\n")
+    assert done.stdout.startswith("kind: joined, of 3 models whose errors are assumed uncorrelated\n")
     assert "'hour': no error" in done.stdout
     seen = np.where(rng.random(n) < 0.2, 1 - true, true)
     action, hour = rng.integers(0, 2, n), rng.normal(0, 1, n)

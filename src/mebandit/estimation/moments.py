@@ -82,7 +82,7 @@ class Moments(NamedTuple):
         return unpack(self._packed(1)[k : 2 * k] + self._packed(1)[2 * k], self.n_features)
 
     def check(self) -> None:
-        """Refuse what compiled code cannot read."""
+        """Refuse sums of a shape or type that compiled code cannot read, or that are not finite."""
         k, p = checks.integer("n_actions", self.n_actions, 1), checks.integer("n_features", self.n_features, 1)
         sums, shape = self.sums, (2 * k + 1, kernels.row_width(p))
         if not (type(sums) is np.ndarray and sums.dtype == np.float64 and sums.shape == shape):
@@ -150,7 +150,7 @@ def check_rounds(
 
 
 class Crossproducts(NamedTuple):
-    """All that the estimators need of a log: sums of vv', v = (1, x̃, r), for every action, and of what varies in the error.
+    """The sums of a log from which θ follows by every method: Σ weight vv', v = (1, x̃, r), for every action, and Σ weight Σe,t.
 
     With u_t = 1{a_t = a}/π_t(a) and c_t = π^nd_t(a) there are four weights: 1{a_t = a}, c u and c u² over the rounds in which a was
     taken, and c over those in which it was allowed. Two logs are merged by adding these up.
@@ -161,14 +161,16 @@ class Crossproducts(NamedTuple):
     squares: Floats
     """Σ (c u)² and Σ c², (2, K)"""
     errors: Floats
-    """Σ weight Σe,t for the weights 1{a_t = a}, c u and c, packed, (3, K, d (d + 1) / 2); zero where Σe is one for all rounds"""
+    """Σ weight Σe,t for the weights 1{a_t = a}, c u and c, packed, (3, K, d (d + 1) / 2); zero where Σe is the same in all rounds"""
 
     @property
     def dim(self) -> int:
+        """The number of features d."""
         return int((2 * self.products.shape[2]) ** 0.5) - 2
 
     @property
     def n_actions(self) -> int:
+        """The number of actions K."""
         return int(self.products.shape[1])
 
     @property
@@ -182,7 +184,7 @@ class Crossproducts(NamedTuple):
         return self.products[0, :, 0]
 
     def weighted_errors(self, error_cov: Floats | None) -> Floats:
-        """Σ weight Σe for the weights 1{a_t = a}, c u and c, (3, K, d, d), where Σe is one for all rounds, or None if it varied."""
+        """Σ weight Σe for the weights 1{a_t = a}, c u and c, (3, K, d, d); `error_cov` is Σe, or None if it varies."""
         if error_cov is None:
             return unpack(self.errors, self.dim)
         return self.products[[0, 1, 3], :, 0][:, :, None, None] * error_cov
@@ -193,14 +195,14 @@ class Crossproducts(NamedTuple):
 
     @property
     def constant(self) -> Booleans:
-        """which features are the same in all rounds, and not 0, (d,)"""
+        """which features have the same value in all rounds, other than 0, (d,)"""
         total = self.full[0].sum(axis=0) / max(self.rounds.sum(), 1.0)
         mean, square = total[0, 1:-1], np.diag(total)[1:-1]
         return np.asarray((square - mean**2 <= 1e-14 * square) & (mean != 0))
 
     @property
     def mean_and_cov(self) -> tuple[Floats, Floats]:
-        """of x̃, (d,) and (d, d); where a variance is what rounding makes of 0, it is 0"""
+        """the mean and covariance of x̃, (d,) and (d, d); a variance that is 0 but for rounding is 0"""
         total = self.full[0].sum(axis=0) / max(self.rounds.sum(), 1.0)
         mean = total[0, 1:-1]
         cov = total[1:-1, 1:-1] - np.outer(mean, mean)
@@ -212,12 +214,12 @@ class Crossproducts(NamedTuple):
         return Crossproducts(*(a + b for a, b in zip(self, other, strict=True)))
 
     def mapped(self, matrix: Floats) -> "Crossproducts":
-        """The crossproducts of v -> matrix v, for a matrix that leaves 1 and r as they are; error covariances stay."""
+        """The crossproducts of matrix v in place of v, for a matrix (d + 2, d + 2) that keeps 1 and r; error covariances are unchanged."""
         return self._replace(products=pack(matrix @ self.full @ matrix.T))
 
 
 def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
-    """Those of some rounds of a log, in which Σe is one for all rounds or `varying`."""
+    """The crossproducts of rounds of a log; `varying` tells whether Σe differs between rounds."""
     found = no_rounds(n_actions, len(rounds.predicted))
     kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
     if len(rounds.allowed) == len(rounds.stabilizer) == 1:

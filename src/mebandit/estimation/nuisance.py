@@ -51,7 +51,7 @@ def jacobian_sums(rounds: Rounds, prepared: Calibration, theta: Floats) -> Jacob
     """The sums over rounds that each have their own Σe,t, at θ of regression calibration, (K, p)."""
     d = len(rounds.predicted)
     sums = JacobianSums(np.zeros((*theta.shape, d)), np.zeros((*theta.shape, d, d)), np.zeros((*theta.shape, d)))
-    kernels.add_lever(sums, theta, prepared.mean, prepared.scale, pack(prepared.context_cov), rounds)
+    kernels.add_jacobian(sums, theta, prepared.mean, prepared.scale, pack(prepared.context_cov), rounds)
     return sums
 
 

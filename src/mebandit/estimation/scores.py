@@ -29,7 +29,7 @@ class Scoring(NamedTuple):
     """whether the method regresses on x̂, (methods,)"""
     to_calibrated: Floats
     """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
-    lever: NuisanceJacobian
+    jacobian: NuisanceJacobian
 
 
 def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian) -> Scoring:
@@ -42,7 +42,7 @@ def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, 
         beta=beta,
         calibrated=np.array([method == "rc" for method in fits]),
         to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
-        lever=jacobian,
+        jacobian=jacobian,
     )
 
 

@@ -50,7 +50,7 @@ class Solution:
         through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
         moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != layout.SINGULAR
         moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
-        return replace(self, scoring=self.scoring._replace(lever=jacobian), by_scale=moved.reshape(-1, len(Σ)))
+        return replace(self, scoring=self.scoring._replace(jacobian=jacobian), by_scale=moved.reshape(-1, len(Σ)))
 
     def no_scores(self, clusters: int = 0) -> Scores:
         """The scores before any round."""

@@ -14,7 +14,7 @@ from .decide import best_of_normals, clip_to_floor, draw
 from .layout import aside_size, fit_width, number_of_fits, room_size, row_width, work_size
 from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
 from .live import learn_one, live_program, propose_one, refit_now
-from .log.calibration import SINGULAR_SPREAD, add_lever, calibrate_rounds
+from .log.calibration import SINGULAR_SPREAD, add_jacobian, calibrate_rounds
 from .log.counts import add_chance, add_predictions, count_close, count_probabilities
 from .log.crossproducts import add_products
 from .log.faults import mark_faults
@@ -50,7 +50,7 @@ __all__ = [
     "UNIFORM_NOISE",
     "USER",
     "add_chance",
-    "add_lever",
+    "add_jacobian",
     "add_predictions",
     "add_products",
     "add_scores",

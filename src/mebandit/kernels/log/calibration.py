@@ -32,8 +32,8 @@ def calibrate_rounds(x, errors, mean, scale, context_cov, out):
 
 
 @jit
-def add_lever(sums, theta, mean, scale, context_cov, log):
-    """Take rounds that each have their own Sigma_e into what a lever is made of, see `mebandit.estimation.nuisance` for the letters.
+def add_jacobian(sums, theta, mean, scale, context_cov, log):
+    """Take rounds that each have their own Sigma_e into the sums of the nuisance Jacobian, see `mebandit.estimation.nuisance`.
 
     Where Sigma_e grows by (E_j Sigma_e + Sigma_e E_j) / 2, all that concerns feature j by the same small part, dx^ = (G - I) dSigma_e H y.
     """

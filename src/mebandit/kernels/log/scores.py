@@ -10,31 +10,31 @@ from .crossproducts import CHUNK
 
 @jit
 def add_scores(meat, totals, unit, scoring, seen, log):
-    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `estimation.estimators.Scoring`.
+    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `estimation.scores.Scoring`.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
     formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
-    no such map, from `seen`. A lever then says what an error in mean and S_x, which x^ was computed with, does to the estimate.
+    no such map, from `seen`. The nuisance Jacobian then adds what the estimation of mean and S_x does.
     """
     n_methods, n_actions, p = scoring.theta.shape
     d, n = log.predicted.shape
     psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.empty((d, CHUNK))
-    moves = np.empty((scoring.lever.slope.shape[1], CHUNK))
+    moves = np.empty((scoring.jacobian.slope.shape[1], CHUNK))
     taken = np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
         for g in range(n_methods):
-            x, at, levered = log.predicted, start, scoring.calibrated[g] and scoring.lever.slope.shape[0] > 0
+            x, at, with_jacobian = log.predicted, start, scoring.calibrated[g] and scoring.jacobian.slope.shape[0] > 0
             if scoring.calibrated[g]:
                 x, at = (near, 0) if scoring.to_calibrated.shape[0] > 0 else (seen, start)
                 for i in range(scoring.to_calibrated.shape[0]):
                     write_fitted(near[i, :m], scoring.to_calibrated, i, 1, log.predicted, start)
             for b in range(n_actions):
                 write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken)
-            if levered:
-                add_calibration(psi, start, m, scoring.lever, log, moves)
+            if with_jacobian:
+                add_calibration(psi, start, m, scoring.jacobian, log, moves)
             if totals.shape[1] == 0:
-                add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not levered)
+                add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not with_jacobian)
             else:
                 for k in range(m):
                     for i in range(n_actions * p):
@@ -42,18 +42,18 @@ def add_scores(meat, totals, unit, scoring, seen, log):
 
 
 @jit
-def add_calibration(psi, start, m, lever, log, moves):
-    """What the uncertainty of the calibration adds to psi: the lever times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
-    d, k = lever.center.size, lever.center.size
+def add_calibration(psi, start, m, jacobian, log, moves):
+    """What the uncertainty of the calibration adds to psi: the nuisance Jacobian times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
+    d, k = jacobian.center.size, jacobian.center.size
     for i in range(d):
-        write_away(moves[i, :m], log.predicted[i, start : start + m], lever.center[i])
+        write_away(moves[i, :m], log.predicted[i, start : start + m], jacobian.center[i])
     for i in range(d):
         for j in range(i, d):
-            write_spread(moves[k, :m], moves[i, :m], moves[j, :m], lever.spread[k - d], log.errors[:, k - d], start)
+            write_spread(moves[k, :m], moves[i, :m], moves[j, :m], jacobian.spread[k - d], log.errors[:, k - d], start)
             k += 1
     for i in range(0, psi.shape[0], 2):
         j = min(i + 1, psi.shape[0] - 1)
-        add_linear_twice(psi[i, :m], psi[j, :m], lever.slope[i], lever.slope[j] if j > i else np.zeros(k), moves)
+        add_linear_twice(psi[i, :m], psi[j, :m], jacobian.slope[i], jacobian.slope[j] if j > i else np.zeros(k), moves)
 
 
 @jit
