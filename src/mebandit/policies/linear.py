@@ -13,10 +13,11 @@ import numpy as np
 
 from mebandit import checks, kernels, schedules
 from mebandit.estimation.moments import Moments
-from mebandit.kernels import layout, limits
+from mebandit.kernels import layout
 from mebandit.policies.component import Component
 from mebandit.policies.estimators import Estimator, LeastSquares, Stabilizer, TwoFits
 from mebandit.policies.memory import Memory
+from mebandit.policies.rounds import checked_observation, checked_round, readable
 from mebandit.policies.rules import Greedy, Robust, Rule
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
@@ -209,8 +210,8 @@ class LinearPolicy(Component):
     def propensities(self, state: LinearState, observation: Observation) -> Floats:
         """π_t(·), the probabilities of the actions, 0 where not allowed, (K,)."""
         self.check_state(state)
-        predicted, error_cov, allowed, time, _ = self._check_observation(observation)
-        state, out = LinearState(*map(_own, state)), np.empty(self.n_actions)
+        predicted, error_cov, allowed, time, _ = checked_observation(observation, dim=self.dim, n_actions=self.n_actions)
+        state, out = LinearState(*map(readable, state)), np.empty(self.n_actions)
         kernels.propose_one(
             self.spec,
             self.tuning,
@@ -230,7 +231,9 @@ class LinearPolicy(Component):
     def update(self, state: LinearState, round: Round) -> LinearState:
         """The state after one more finished round."""
         self.check_state(state)
-        (predicted, error_cov, allowed, time, uniform), action, propensities, reward = self._check_round(round)
+        (predicted, error_cov, allowed, time, uniform), action, propensities, reward = checked_round(
+            round, dim=self.dim, n_actions=self.n_actions
+        )
         new = _copied(state)
         kernels.learn_one(
             self.spec,
@@ -308,37 +311,6 @@ class LinearPolicy(Component):
             if not own.flags.writeable:
                 checks.refuse(f"state.{name}", "be an array that can be written, to be changed in place", "a read-only one")
             own[...] = given
-
-    def _check_observation(self, observation: Observation) -> Observation:
-        """An observation, every part of it checked, as compiled code can read it."""
-        if not isinstance(observation, tuple) or len(observation) != len(Observation._fields):
-            checks.refuse("observation", "be an Observation", checks.shown(observation))
-        predicted, error_cov, allowed, time, uniform = observation
-        return Observation(
-            _own(checks.floats("predicted", predicted, (self.dim,))),
-            _own(checks.covariance("error_cov", error_cov, self.dim)),
-            _own(checks.allowed_actions("allowed", allowed, self.n_actions)),
-            checks.integer("time", time, 1, layout.NEVER),
-            checks.number("luck", uniform, "be in [0, 1]", 0.0, 1.0),
-        )
-
-    def _check_round(self, round: Round) -> Round:
-        """A finished round, every part of it checked."""
-        if not isinstance(round, tuple) or len(round) != len(Round._fields):
-            checks.refuse("round", "be a Round", checks.shown(round))
-        observation = self._check_observation(round[0])
-        action = checks.integer("action", round[1], 0, self.n_actions - 1)
-        if not observation.allowed[action]:
-            checks.refuse("action", "be allowed", action)
-        propensities = checks.probabilities("propensities", round[2], observation.allowed)
-        if not propensities[action] >= limits.LEAST:
-            checks.refuse("propensities", f"be at least {limits.LEAST:g} for the action taken", propensities[action])
-        return Round(observation, action, propensities, checks.reward(round[3]))
-
-
-def _own(array: Any) -> Any:
-    """An array as compiled code takes it: to the compiler, a read-only one is of another type, for which all would be compiled again."""
-    return array if array.flags.carray else array.copy()
 
 
 def _copied(state: LinearState) -> LinearState:
