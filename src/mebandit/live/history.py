@@ -103,6 +103,9 @@ def read_journal(path: str | Path) -> Log:
     """The finished rounds of a journal; decisions whose reward never came are left out.
 
     The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
+
+    Args:
+        path: Path of the journal.
     """
     ledger = Ledger()
     with reading(path) as file:
