@@ -7,11 +7,12 @@ correction is biased. Least squares is attenuated towards zero in features that 
 import numpy as np
 
 import mebandit as mb
+from mebandit.estimation.methods import Method
 from mebandit.values import Floats, Integers
 
 TRUTH = np.array([[0.5, -1.0, 0.5], [0.0, 1.0, 0.5]])  # action x (intercept, stress, weekday effect)
 ERROR_COV = np.diag([0.0, 0.5, 0.0])  # only the second feature is a prediction
-METHODS = ("ridge", "naive", "meb")
+METHODS: tuple[Method, ...] = ("ridge", "naive", "meb")
 
 
 def make_log(n: int, seed: int) -> tuple[Floats, Integers, Floats, Floats]:

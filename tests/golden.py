@@ -122,13 +122,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def estimated(method: str, error_cov: Any = None, units: bool = False, **options: Any) -> Entry:
+def estimated(method: Any, error_cov: Any = None, units: bool = False, **options: Any) -> Entry:
     log = rounds_of_a_log()
     if units:
         options["unit"] = log["unit"]
     errors = log["errors"] if error_cov is None else error_cov
     found = mb.estimate(
-        log["predicted"], log["actions"], log["rewards"], log["propensities"], errors, n_actions=3, method=method, **options
+        log["predicted"],
+        log["actions"],
+        log["rewards"],
+        log["propensities"],
+        errors,
+        n_actions=3,
+        method=method,
+        **options,
     )
     return entry({"theta": found.theta, "std_error": found.std_error}, found.contrast(1, 0).std_error)
 

@@ -152,8 +152,6 @@ BATCH: list[tuple[str, dict[str, Any]]] = [
     ("ridge", {"ridge": NAN}),
     ("stabilizer", {"stabilizer": [0.5, 0.0]}),
     ("stabilizer", {"stabilizer": [0.5]}),
-    ("allowed", {"allowed": [True]}),
-    ("actions", {"allowed": [True, False]}),
     ("unit", {"unit": [1, 2]}),
     ("unit", {"unit": [1, 1, 1]}),
     ("intercept", {"intercept": 2}),
@@ -161,7 +159,6 @@ BATCH: list[tuple[str, dict[str, Any]]] = [
     ("actions", {"actions": [[0], [1, 1], [0]]}),
     ("stabilizer", {"stabilizer": "half"}),
     ("stabilizer", {"stabilizer": [[0.5], [0.5, 0.5]]}),
-    ("allowed", {"allowed": [1, 1]}),
 ]
 
 

@@ -176,13 +176,13 @@ def unchanged(first: Any, second: Any) -> bool:
 
 def low_level(rng: Rng, moments: Any) -> None:
     """Running sums that are solved directly."""
-    from mebandit.estimation import estimators
+    from mebandit.estimation.solving import solve
 
     sums = moments.sums if rng.random() < 0.5 else perhaps(rng, moments.sums, 1.0)
     sizes: Any = (moments.n_actions, moments.n_features)
     if rng.random() < 0.3:
         sizes = tuple(int(n) for n in rng.integers(-1, 6, size=2))
-    found = estimators.solve(type(moments)(sums, *sizes), correction=int(rng.integers(3)), ridge=pick(rng, [0.0, 1e-12, 1.0]), strict=True)
+    found = solve(type(moments)(sums, *sizes), correction=int(rng.integers(3)), ridge=pick(rng, [0.0, 1e-12, 1.0]), strict=True)
     keep(finite(found.theta), "a solution is finite")
 
 

@@ -5,15 +5,22 @@ Guo, Xu and Murphy, "Online learning in bandits with predicted context" (AISTATS
 
 from mebandit import environments, measurement, schedules
 from mebandit.analysis.export import export
-from mebandit.analysis.inference import Analysis, fit
-from mebandit.analysis.off_policy import Value, Values, learn_then_value, value
-from mebandit.analysis.targets import Fitted, LinearRule
+from mebandit.analysis.fit import fit
+from mebandit.analysis.fit_result import Analysis
+from mebandit.analysis.linear_rule import Fitted, LinearRule
+from mebandit.analysis.planning.plan import plan
+from mebandit.analysis.planning.result import Plan
+from mebandit.analysis.value import learn_then_value, value
+from mebandit.analysis.value_result import Value, Values
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
-from mebandit.estimation.estimators import Estimate, estimate, estimate_moments
-from mebandit.experiments.plan import Plan, plan
+from mebandit.estimation.estimate import estimate
+from mebandit.estimation.history import History
+from mebandit.estimation.method_of_moments import estimate_moments
+from mebandit.estimation.result import Estimate
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner
 from mebandit.live.recovery import JournalCheck, check_journal, repair_journal
+from mebandit.logs.log import Log
 from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
 from mebandit.schedules import clipped, standard
@@ -31,10 +38,12 @@ __all__ = [
     "ErrorModel",
     "Estimate",
     "Fitted",
+    "History",
     "InvalidInput",
     "JournalCheck",
     "Learner",
     "LinearRule",
+    "Log",
     "LogError",
     "MebanditError",
     "Observation",

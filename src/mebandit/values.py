@@ -160,19 +160,6 @@ class Tape(NamedTuple):
     """gain by action, (K,)"""
 
 
-class Written(NamedTuple):
-    """The log of B simulated rounds; its arrays are empty where no log is wanted."""
-
-    predicted: Floats
-    """x̃_t, (B, d)"""
-    actions: Integers
-    """a_t, (B,)"""
-    propensities: Floats
-    """π_t(·), (B, K)"""
-    rewards: Floats
-    """r_t, (B,)"""
-
-
 class Plan(NamedTuple):
     """The schedules of a policy, written out for B rounds."""
 

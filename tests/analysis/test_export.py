@@ -11,7 +11,7 @@ import pytest
 
 import mebandit as mb
 from mebandit.analysis import export
-from tests.analysis.test_off_policy import Log, adaptive_log, chance, value
+from tests.analysis.test_value import Log, adaptive_log, chance, value
 
 
 def trial(n: int = 200) -> Log:
@@ -48,14 +48,14 @@ def test_obp_feedback_has_its_keys_and_shapes(tmp_path: Path) -> None:
     pi = chance(feedback["context"])
     weighted = (pi[np.arange(200), feedback["action"]] / feedback["pscore"] * feedback["reward"]).mean()
     found = value(log, chance, propensity=["p_0", "p_1"])
-    assert found.estimates["weighted"].value == pytest.approx(weighted, rel=1e-12)
+    assert found.estimates["ips"].value == pytest.approx(weighted, rel=1e-12)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_trial_has_a_row_for_each_decision(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In several blocks, with units whose decisions are counted across them."""
     log, path = trial(), tmp_path / f"trial.{ending}"
-    monkeypatch.setattr("mebandit.logs.formats.ROWS", 64)
+    monkeypatch.setattr("mebandit.logs.pieces.ROWS", 64)
     mb.export(log, path, to="mrt", predicted=["x_0", "x_1"], propensity=["p_0", "p_1"], unit="who")
     frame = pd.read_csv(path) if ending == "csv" else pq.read_table(path).to_pandas()
     assert list(frame.columns) == ["id", "decision_point", "availability", "action", "rand_prob", "outcome", "x_0", "x_1"]
@@ -120,7 +120,7 @@ def test_an_export_that_breaks_off_leaves_no_file(ending: str, tmp_path: Path, m
             raise OSError(28, "No space left on device")
         return make(*given)
 
-    monkeypatch.setattr("mebandit.logs.formats.ROWS", 64)
+    monkeypatch.setattr("mebandit.logs.pieces.ROWS", 64)
     monkeypatch.setattr(export, "_mrt_table", breaks)
     with pytest.raises(mb.LogError, match="No space left on device"):
         mb.export(adaptive_log(200, seed=22), tmp_path / f"t.{ending}", to="mrt", predicted=["x_0", "x_1"])

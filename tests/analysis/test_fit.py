@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 import mebandit as mb
 from mebandit import kernels
+from mebandit.analysis import fit_figures, fit_tables
 from mebandit.analysis import fit_page as page
-from mebandit.analysis.diagnostics import Finding
-from mebandit.estimation.estimators import METHODS
-from mebandit.logs import formats
+from mebandit.analysis.diagnostics.finding import Finding
+from mebandit.estimation.methods import METHODS, Method
+from mebandit.logs import pieces
 from mebandit.measurement import from_validation, from_variances
 from mebandit.values import Floats
 from tests.strategies import Case, logs
@@ -49,7 +50,7 @@ def make_log(n: int = 600, seed: int = 0, *, users: int = 30) -> pd.DataFrame:
 FEATURES = ["one", "stress"]
 
 
-def by_estimate(log: pd.DataFrame, method: str, error: Any, **options: Any) -> mb.Estimate:
+def by_estimate(log: pd.DataFrame, method: Method, error: Any, **options: Any) -> mb.Estimate:
     x, action, reward, propensity = (log[name].to_numpy() for name in (FEATURES, "action", "reward", "propensity"))
     return mb.estimate(x, action, reward, propensity, error, method=method, **options)
 
@@ -60,7 +61,7 @@ def assert_same(found: mb.Estimate, expected: mb.Estimate, rtol: float = 1e-9) -
 
 
 def test_a_block_of_one_round_with_an_error_of_its_own_is_calibrated_like_the_others() -> None:
-    log = make_log(formats.ROWS + 1)
+    log = make_log(pieces.ROWS + 1)
     by_round = np.zeros((len(log), 2, 2))
     by_round[:, 1, 1] = log["variance"]
     alone = log.iloc[[-1]].assign(reward=1e4, stress=40.0)  # so that this round is seen in the sums
@@ -71,7 +72,7 @@ def test_a_block_of_one_round_with_an_error_of_its_own_is_calibrated_like_the_ot
 
 @given(logs(rounds=(60, 150), error=0.05), st.sampled_from(METHODS), st.booleans())
 @settings(max_examples=40)
-def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, intercept: bool) -> None:
+def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: Method, intercept: bool) -> None:
     """Any number of actions and features, an error covariance by round, actions that are not always allowed, an intercept."""
     d = case.x.shape[1]
     counts = np.bincount(case.actions, minlength=case.n_actions)
@@ -90,9 +91,9 @@ def test_fit_is_estimate_for_whatever_a_log_may_hold(case: Case, method: str, in
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks from a small log, of a Parquet file one to four at a time."""
-    monkeypatch.setattr(formats, "ROWS", 64)
-    monkeypatch.setattr(formats, "PARQUET_BYTES", 15_000)
-    monkeypatch.setattr(formats, "CSV_BYTES", 4096)
+    monkeypatch.setattr(pieces, "ROWS", 64)
+    monkeypatch.setattr(pieces, "PARQUET_BYTES", 15_000)
+    monkeypatch.setattr(pieces, "CSV_BYTES", 4096)
 
 
 def stored(log: pd.DataFrame, folder: Path) -> dict[str, Any]:
@@ -184,14 +185,14 @@ FAULTS = [
     (
         "action",
         2,
-        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two, give n_actions); got",
+        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two actions, give n_actions); got",
     ),
     ("action", 0.5, "row 40 column 'action' must be a whole number from 0 to 1"),
     ("action", -1, "row 40 column 'action' must be a whole number from 0 to 1"),
     (
         "action",
         "send",
-        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two, give n_actions); got 'send'.",
+        "row 40 column 'action' must be a whole number from 0 to 1 (the first action is 0; for more than two actions, give n_actions); got",
     ),
     ("variance", -0.1, "row 40 column 'variance' must be a variance of at least 0; got"),
     ("user", "", "row 40 column 'user' must name a unit; got nothing."),
@@ -270,7 +271,7 @@ def test_propensities_of_all_actions_are_checked_together(tmp_path: Path) -> Non
 
 def test_rows_that_are_all_set_aside_leave_no_log(tmp_path: Path) -> None:
     log = make_log(20).assign(propensity=0.0)
-    with pytest.raises(mb.LogError, match=r"the log must hold at least one row that breaks no rule; got 20 that do, in .*aside\.csv"):
+    with pytest.raises(mb.LogError, match=r"the log must have at least one row that breaks no rule; got 20 rows, all in .*aside\.csv"):
         mb.fit(log, predicted=FEATURES, error_cov=ERROR, on_bad="set-aside", set_aside=tmp_path / "aside.csv")
     assert (tmp_path / "aside.csv").read_text().count("\n") == 21
 
@@ -328,7 +329,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"methods": "best"}, "methods must be one of"),
         ({"propensity": ["p0", "p1", "propensity"], "n_actions": 2}, "propensity must name one column, or one for each of the 2 actions"),
         ({"on_bad": "drop"}, "on_bad must be one of 'refuse', 'set-aside'; got 'drop'."),
-        ({"on_bad": "set-aside"}, "set_aside must be the file for rows that are set aside; got nothing."),
+        ({"on_bad": "set-aside"}, "set_aside must name the file for rows that break a rule; got nothing."),
         ({"workers": 0}, "workers must be a number of threads of at least 1"),
         ({"unit": "one"}, "unit must name at least two units; got 1."),
         ({"propensity": "p0,p0"}, "propensity must name each column once; got p0, p0."),
@@ -344,7 +345,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"propensity": 0.5}, "propensity must be names of columns"),
         ({"error_columns": 0.3}, "error_columns must be names of columns"),
         ({"error_cov": None, "error_columns": "variance,-0.3"}, "the error columns must be variances of at least 0; got -0.3."),
-        ({"set_aside": "rows.csv"}, "set_aside must go with setting bad rows aside; got rows.csv where the first of them is an error."),
+        ({"set_aside": "rows.csv"}, "set_aside must be given only together with `on_bad='set-aside'`; got rows.csv with `on_bad='refuse'`"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -602,15 +603,13 @@ def test_a_good_log_gets_no_red_and_every_spoilt_one_its_own() -> None:
     for column in ("stress", "reward"):
         spoilt = log.copy()
         spoilt.loc[7, column] = -999.0
-        found = next(
-            finding for finding in mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR).diagnostics if finding.name == "values far out"
-        )
+        found = next(finding for finding in mb.fit(spoilt, predicted=FEATURES, error_cov=ERROR).diagnostics if finding.name == "outliers")
         assert found.verdict == "red"
         assert f"is -999 in {'the reward' if column == 'reward' else repr(column)}" in found.sentence
     swapped = log.assign(propensity=1 - log["propensity"])
     assert verdicts(swapped)["probability and frequency"] == "red"
     assert verdicts(log.assign(propensity=0.5))["probability and frequency"] == "red"  # right on average, wrong at every level
-    assert verdicts(log, error_cov=np.diag([0.0, 3.0]))["signal beyond the error"] == "red"
+    assert verdicts(log, error_cov=np.diag([0.0, 3.0]))["feasibility of the correction"] == "red"
     assert verdicts(log, error_cov=np.diag([0.0, 1.35]), methods=["meb"])["reliability of x̃"] == "red"
     assert verdicts(log.head(60))["effective sample size"] != "green"
     moving = log.assign(stress=log["stress"] + np.linspace(0, 4, len(log)))
@@ -697,7 +696,7 @@ def test_diagnostics_are_the_formulas() -> None:
     gram = np.mean([np.outer(z, z) for z in log[FEATURES].to_numpy()], axis=0) - np.diag([0, log["variance"].mean()])
     np.testing.assert_allclose(values["Assumption 2, minimum signal"]["at_the_end"], np.linalg.eigvalsh(gram)[:1] / 2, rtol=1e-9)
     bear = np.array([_bearable(log[log["action"] == a]) for a in (0, 1)])
-    np.testing.assert_allclose(values["signal beyond the error"]["could_bear"], bear, rtol=1e-6)
+    np.testing.assert_allclose(values["feasibility of the correction"]["feasible_multiple"], bear, rtol=1e-6)
 
 
 def test_one_error_for_all_rounds_is_the_same_error_in_each() -> None:
@@ -780,7 +779,7 @@ def test_what_a_singular_arm_could_bear_does_not_overflow() -> None:
         action = np.minimum(np.arange(30), 8)
         log = {"predicted": x, "action": action, "reward": rng.normal(0, 1, 30), "propensity": np.full(30, 1 / 9)}
         found = mb.fit(log, error_cov=[0.16e20, 0.16, 0.16, 0.16], n_actions=9)
-        bear = next(finding.values["could_bear"] for finding in found.diagnostics if finding.name == "signal beyond the error")
+        bear = next(finding.values["feasible_multiple"] for finding in found.diagnostics if finding.name == "feasibility of the correction")
         assert np.isfinite(bear).all()
 
 
@@ -854,14 +853,14 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_have_the_digits_that_their_standard_errors_support(value: float, std_error: float, shown: str) -> None:
-    assert page.digits(value, std_error) == shown
+    assert fit_tables.digits(value, std_error) == shown
 
 
 def test_figures_show_coefficients_of_all_sizes_on_one_axis() -> None:
     log = make_log()
     log["steps"] = 1000.0 * log["stress"] + np.random.default_rng(3).normal(0, 800, len(log))
     found = mb.fit(log, predicted="one,stress,steps", error_cov=[0.0, 0.5, 0.0], methods=["dr"])
-    axes = page.draw_forest(found, 0.95).axes[0]
+    axes = fit_figures.draw_forest(found, 0.95).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "stress", "steps, per 100"]
     drawn = np.asarray(axes.lines[0].get_xdata(), dtype=float)
     np.testing.assert_allclose(drawn, found.estimates["dr"].theta[0] * [1, 1, 100])
@@ -889,17 +888,17 @@ def test_a_missing_intercept_is_noticed() -> None:
     x = rng.normal(1, 1, (n, 1))
     log = log_of(x + rng.normal(0, 0.5, x.shape), x, rng)
     given: dict[str, Any] = {"predicted": "stress", "error_cov": 0.25}
-    for methods in (["dr"], ["meb"], ["rc"]):
+    for methods in ("dr", "meb", "rc"):
         assert finding(mb.fit(log, methods=methods, **given), "no intercept").verdict == "green"
         moved = log | {"reward": log["reward"] + 0.7 * log["action"]}
         told = finding(mb.fit(moved, methods=methods, **given), "no intercept")
         assert told.verdict == "red"
-        assert "Rewards of action 1 are 0." in told.sentence
+        assert "The mean residual of action 1 is 0." in told.sentence
         assert (
             finding(mb.fit(log | {"reward": log["reward"] + 0.3 * log["action"]}, methods=methods, **given), "no intercept").verdict
             == "yellow"
         )
-        assert "--intercept" in told.sentence
+        assert "`intercept=True`" in told.sentence
     assert "no intercept" not in {one.name for one in mb.fit(log, intercept=True, **given).diagnostics}
 
 
@@ -920,13 +919,13 @@ def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
     fitted = mb.fit(log, predicted="stress", error_cov=0.5, intercept=True)
     column = mb.fit(log, predicted="one,stress", error_cov=[0.0, 0.5])
     for table in ("estimates", "contrasts", "sensitivity"):
-        own, other = (page.tidy(found, 0.9)[table] for found in (fitted, column))
+        own, other = (fit_tables.tidy(found, 0.9)[table] for found in (fitted, column))
         pd.testing.assert_frame_equal(own.replace("(intercept)", "one"), other, rtol=1e-6)
-    for shown in (page.coefficients, page.sensitivity, lambda found: page.contrasts(found, 0.9)):
+    for shown in (fit_tables.coefficients, fit_tables.sensitivity, lambda found: fit_tables.contrasts(found, 0.9)):
         assert [["one" if cell == "(intercept)" else cell for cell in row] for row in shown(fitted).rows] == shown(column).rows
-    labels = [label.get_text() for label in page.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in fit_figures.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
     assert labels == ["(intercept)", "stress"]
-    legend = page.draw_sensitivity(fitted).axes[0].get_legend()
+    legend = fit_figures.draw_sensitivity(fitted).axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["(intercept)", "stress"]
     plain, other = fitted.to_plain()["contrasts"]["1-0"]["dr"], column.to_plain()["contrasts"]["1-0"]["dr"]
@@ -942,8 +941,12 @@ def test_features_that_follow_from_others_are_named() -> None:
     for features, intercept, got in [
         ("idle,active,stress", True, "the intercept, 'idle' and 'active', of which each follows from the others. Fit no intercept beside"),
         ("one,stress", True, "the intercept and 'one', of which each follows from the others. Fit no intercept beside them, leave one"),
-        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out, or set ridge > 0."),
-        ("stress,one,calm", False, "'stress', 'one' and 'calm', of which each follows from the others. Leave one out, or set ridge > 0."),
+        ("idle,stress,twice", False, "'stress' and 'twice', of which each follows from the others. Leave one out, or set `ridge`"),
+        (
+            "stress,one,calm",
+            False,
+            "'stress', 'one' and 'calm', of which each follows from the others. Leave one out, or set `ridge`",
+        ),
         ("stress,nothing", False, "'nothing', which is always 0. Leave it out"),
     ]:
         with pytest.raises(mb.SingularMoments, match=f"features must differ, for their coefficients to be identified; got {got}"):
@@ -961,9 +964,9 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
     guarded = found.sensitivity_guarded["dr"]
     assert not guarded[1.0].any()
     assert guarded[2.0].all()
-    for row in page.sensitivity(found).rows:
+    for row in fit_tables.sensitivity(found).rows:
         assert [cell.endswith("?") for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
-    drawn = page.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
+    drawn = fit_figures.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
     assert np.isnan(np.asarray(drawn, dtype=float)).tolist() == [bool(own.any()) for own in guarded.values()]
     assert json.loads(found.to_json())["sensitivity_guarded"]["dr"]["2"] == [True, True]
 
@@ -971,7 +974,7 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
 def test_what_the_guard_decided_has_no_star() -> None:
     found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
     assert found.estimates["dr"].guarded.all()
-    assert all(row[3].endswith("?") for row in page.contrasts(found, 0.95).rows)
+    assert all(row[3].endswith("?") for row in fit_tables.contrasts(found, 0.95).rows)
 
 
 def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
@@ -1027,7 +1030,7 @@ def test_a_missing_column_is_told_with_its_option() -> None:
     with pytest.raises(mb.LogError, match=r"got none of that name\. Take the blanks out of the name ' stress' in its header\."):
         mb.fit(log.rename(columns={"stress": " stress"}), predicted="stress", error_cov=0.1)
     log = make_log().rename(columns={"propensity": "p_taken"})
-    with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(name another with propensity=, --propensity\); got none"):
+    with pytest.raises(mb.LogError, match=r"must have a column 'propensity' \(or name another with `propensity`\); got none"):
         mb.fit(log.drop(columns=["p0", "p1"]), predicted="stress", error_cov=0.5)
 
 
@@ -1056,7 +1059,7 @@ def test_an_error_model_of_other_units_is_noticed() -> None:
     for factor, verdict in ((1.0, "green"), (100.0, "yellow")):
         told = finding(mb.fit(log | {"stress": factor * seen[:, 0]}, predicted="stress", error_cov=model), "reliability of x̃")
         assert told.verdict == verdict
-        assert ("are its units the same" in told.sentence) == (verdict == "yellow")
+        assert ("Check that its unit of measurement is the same" in told.sentence) == (verdict == "yellow")
 
 
 def test_a_file_counts_once(tmp_path: Path) -> None:
@@ -1070,7 +1073,7 @@ def test_a_file_counts_once(tmp_path: Path) -> None:
         [tmp_path / "log.parquet", tmp_path],
         [tmp_path / "again.csv", tmp_path / "log.csv"],
     ):
-        with pytest.raises(mb.LogError, match=r"a file must be in a log once, or its rounds count twice; got log\.(csv|parquet) again"):
+        with pytest.raises(mb.LogError, match=r"a file must be in a log only once; got log\.(csv|parquet) again"):
             mb.fit(log, **given)
     table = make_log()
     assert mb.fit([table, table.copy()], **given).rounds == 2 * len(table)
@@ -1093,7 +1096,7 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
         size = said(log, "size of the error", error_cov=error_cov, validation=classical)
         assert size is not None
         assert size.verdict == verdict
-        assert f"{error_cov:.3g} is taken for the error variance of 'stress'; `validation` says 0.498 ± 0.022." in size.sentence
+        assert f"The assumed error variance of 'stress' is {error_cov:.3g}; the validation data say 0.498 ± 0.022." in size.sentence
     replicates = mb.measurement.from_replicates(x[:300, None] + rng.normal(0, np.sqrt(0.5), (300, 2, 1)))
     assert said(log, "size of the error", error_cov=replicates, validation=classical) is not None
     assert said(log, "size of the error", error_cov=classical) is None  # nothing else to hold it against
@@ -1224,7 +1227,7 @@ def test_error_models_are_made_from_files(tmp_path: Path) -> None:
         (*pairs[:1], *pairs): "the evidence must be one file with --truth; got 2. --join joins models made from one each.",
         (*pairs, "--reference", "0"): "--reference must go with --confusion; got it with --truth.",
         ("model.json", "--join", "--averaged", "2"): "--averaged must go with --subject; got it with --join.",
-        ("model.json", "again.json", "--join"): "features must be named once each; got 'seen' twice.",
+        ("model.json", "again.json", "--join"): "--features must be named once each; got 'seen' twice.",
         (*pairs, "--confusion"): f"{ONE_EVIDENCE}; got --truth and --confusion.",
         tuple(seen): f"{ONE_EVIDENCE}; got none.",
     }

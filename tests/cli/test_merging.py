@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mebandit as mb
-from mebandit.estimation.estimators import solved_estimate
+from mebandit.estimation.estimate import solved_estimate
 from mebandit.estimation.moments import Moments
 from mebandit.policies import LinearPolicy
 

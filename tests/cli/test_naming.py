@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 import mebandit as mb
 from mebandit.checks import Refusal
-from mebandit.cli.naming import in_options
+from mebandit.cli.naming import in_options, refusal_in_options
 from mebandit.cli.terminal import commands
+from tests.analysis.test_fit import make_log
 
 COMMAND = click.Command(
     "example",
@@ -44,7 +45,7 @@ COMMAND = click.Command(
     ],
 )  # fmt: skip
 def test_arguments_become_options(refusal: Refusal, sentence: str) -> None:
-    assert str(in_options(refusal, COMMAND)) == sentence
+    assert str(refusal_in_options(refusal, COMMAND)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,46 @@ def test_the_first_screen_lists_every_command_under_a_heading() -> None:
     for name in commands.commands:
         assert sum(line.startswith(f"  {name} ") for line in lines) == 1, name
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("n_actions must be at least 2; got 1.", "--n-actions must be at least 2; got 1."),
+        ("ridge must be a number; got 'ridge must'.", "--ridge must be a number; got 'ridge must'."),
+        ("the ridge must be positive, and the unit too.", "the ridge must be positive, and the unit too."),
+        ("Set `ridge` above 0.", "Set --ridge above 0."),
+        ("Give error_cov=[0, 0.5].", "Give --error-cov 0,0.5."),
+        ("Fit an intercept (`intercept=True`).", "Fit an intercept (--intercept)."),
+        ("log.csv must have a column 'n_actions'; it has error_cov_0_0.", "log.csv must have a column 'n_actions'; it has error_cov_0_0."),
+        ("the file /logs/error_cov/n_actions.csv is empty", "the file /logs/error_cov/n_actions.csv is empty"),
+        ("methods must be one of 'ridge', 'dr'.", "--method must be one of 'ridge', 'dr'."),
+        ("on_bad='set-aside' sets them aside", "--on-bad set-aside sets them aside"),
+        ("set_aside.csv must be writable", "set_aside.csv must be writable"),
+    ],
+)
+def test_arguments_in_a_sentence_become_options(said: str, shown: str) -> None:
+    assert in_options(said) == shown
+
+
+def test_a_refusal_on_the_command_line_names_options(tmp_path: Path) -> None:
+    make_log().drop(columns="user").to_csv(tmp_path / "log.csv", index=False)
+
+    def refusal(*options: str) -> str:
+        command = [sys.executable, "-m", "mebandit", "fit", "log.csv", "--predicted", "one,stress", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+
+    assert refusal() == (
+        "mebandit: the error covariance must be known, to be corrected for; got nothing. Give --error-cov, or name the columns that hold "
+        "it in --error-columns; --error-cov 0 for predictions without error.\n"
+    )
+    assert refusal("--error-cov", "0.1,0.5").startswith("mebandit: the error variance of 'one' must be 0")
+    assert refusal("--error-cov", "0,0.5", "--ridge", "-1") == "mebandit: --ridge must be a number of at least 0; got -1.0.\n"
+
+
+def test_only_options_of_the_running_command_are_named() -> None:
+    said = "features must differ; got ones that do not."
+    with click.Context(commands.commands["fit"]):
+        assert in_options(said) == said
+    with click.Context(commands.commands["error-model"]):
+        assert in_options(said) == "--" + said

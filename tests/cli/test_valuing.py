@@ -13,7 +13,7 @@ from mebandit.analysis import value_page
 from mebandit.checks import MebanditError
 from mebandit.cli.terminal import commands
 from mebandit.measurement import from_validation
-from tests.analysis.test_off_policy import ERROR, THETA, adaptive_log, value
+from tests.analysis.test_value import ERROR, THETA, adaptive_log, value
 from tests.cli.test_cli import run
 
 COLUMNS = ("--predicted", "x_0,x_1")
@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_library(folder: Path) -> None:
         assert rules[name, "dr"]["estimates"]["dr"]["value"] == pytest.approx(expected.best.value, rel=1e-9)
     assert rules["fit.json", "dr"]["theta"] != rules["fit.json", "meb"]["theta"]
     assert [bool(rules[given]["warnings"]) for given in rules] == [False, False, True, True]
-    assert "θ was fitted to 2,000 rounds, as many as are valued here" in rules["fit.json", "dr"]["warnings"][0]
+    assert "θ was fitted to 2,000 rounds, as many as its value is estimated from" in rules["fit.json", "dr"]["warnings"][0]
     assert call("value", "log.csv", *COLUMNS, "--theta", "unbiased.json", "--error-model", "biased.json").exit_code == 0
     pd.read_csv("log.csv")[:-1].to_csv("other.csv", index=False)
     elsewhere = json.loads(call("value", "other.csv", *COLUMNS, "--theta", "fit.json", "--error-cov", "0,0.5", "--json").stdout)
@@ -72,9 +72,9 @@ def test_the_numbers_are_those_of_the_library(folder: Path) -> None:
 def test_a_table_a_figure_and_a_page(folder: Path) -> None:
     done = run("value", "log.csv", *COLUMNS, "--unit", "who", "--theta", "fit", "--error-cov", "0,0.5", "--out", "out", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "1,000 rounds of 50 units after the first 1,000 rows, which taught the rule." in done.stdout
+    assert "1,000 rounds of 50 units after the first 1,000 rows, which were used to estimate the rule." in done.stdout
     assert "learned" in done.stdout
-    assert "self-normalised" in done.stdout
+    assert "snips" in done.stdout
     page = (folder / "out" / "value.html").read_text()
     assert page.count("<svg") == 1
     assert "seed" not in page

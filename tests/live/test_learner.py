@@ -394,9 +394,7 @@ def test_estimate_is_that_of_the_batch(tmp_path: Path) -> None:
     for decision in drive(learner, 120):
         learner.learn(decision, reward_of(decision))
     log = mb.read_journal(tmp_path / "trial.jsonl")
-    batch = mb.estimate(
-        log.predicted, log.actions, log.rewards, log.propensities, log.error_cov, ridge=1.0, intercept=True, allowed=log.allowed
-    )
+    batch = mb.estimate(log.predicted, log.actions, log.rewards, log.propensities, log.error_cov, ridge=1.0, intercept=True)
     live = learner.estimate()
     np.testing.assert_allclose(live.theta, batch.theta, rtol=1e-9)
     np.testing.assert_array_equal(live.theta, learner.theta)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
-from mebandit.logs import formats, source
+from mebandit.logs import pieces, source
 from tests.analysis.test_fit import ERROR, FEATURES, make_log
 
 SOME = 40_000
@@ -19,9 +19,9 @@ SOME = 40_000
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks from a small log, several of them in each row group."""
-    monkeypatch.setattr(formats, "ROWS", 64)
-    monkeypatch.setattr(formats, "PARQUET_BYTES", 15_000)
-    monkeypatch.setattr(formats, "CSV_BYTES", 4096)
+    monkeypatch.setattr(pieces, "ROWS", 64)
+    monkeypatch.setattr(pieces, "PARQUET_BYTES", 15_000)
+    monkeypatch.setattr(pieces, "CSV_BYTES", 4096)
 
 
 def spoilt_log() -> pd.DataFrame:

@@ -142,7 +142,7 @@ def test_the_fold_is_the_batch_formula(seed: int, k: int, d: int, n: int) -> Non
     }
     for make, method in ((mb.meb, "meb"), (mb.meb_naive, "naive"), (mb.greedy, "ridge")):
         policy = make(k, d)
-        batch = mb.estimate(**columns, n_actions=k, method=method, ridge=1.0)
+        batch = mb.estimate(**columns, n_actions=k, method=method, ridge=1.0)  # type: ignore[arg-type]
         np.testing.assert_allclose(policy.theta(mb.replay(policy, rounds)), batch.theta, rtol=1e-7, atol=1e-9)
 
 

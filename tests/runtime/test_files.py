@@ -22,7 +22,7 @@ from mebandit.analysis import value_page
 from mebandit.checks import MebanditError
 from mebandit.cli import main
 from mebandit.cli.terminal import commands
-from mebandit.live.history import Log
+from mebandit.estimation.history import History
 from mebandit.reports.figures import draw_policies, save_figure
 from mebandit.runtime import escaping as texts
 from mebandit.runtime import files
@@ -75,7 +75,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 FIT = ("fit", "log.csv", "--predicted", "x0,x1", "--error-cov", "0.1,0")
 PLAN = ("plan", "--effect", "0.3", "--replicates", "0", "--error-cov", "0.1")
-ROUNDS = Log(
+ROUNDS = History(
     decision=np.arange(3),
     predicted=np.ones((3, 1)),
     error_cov=np.ones((3, 1, 1)),
@@ -274,6 +274,6 @@ def test_what_does_not_fit_into_memory_is_a_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which the command sets
     monkeypatch.setattr(sys, "argv", ["mebandit", *PLAN, "--dim", "10000000"])
     with pytest.raises(
-        SystemExit, match=r"^mebandit: what is asked for must fit into memory; got more \([^\n]*\)\. Ask for fewer [^\n]*\.$"
+        SystemExit, match=r"^mebandit: the computation must fit into memory; got one that does not \([^\n]*\)\. Ask for fewer [^\n]*\.$"
     ):
         main()

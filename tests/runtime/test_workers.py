@@ -212,7 +212,7 @@ def test_an_interruption_ends_the_command_with_one_sentence(cluster: Machines, t
             time.sleep(1.0)  # until all tasks are out: interrupted while it makes one, Dask itself prints a traceback
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
-        assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted;")
+        assert errors.strip().splitlines()[-1].startswith("mebandit: interrupted.")
         assert "Traceback" not in errors
 
 
@@ -277,7 +277,7 @@ def test_workers_that_do_not_see_the_log_say_so(cluster: Machines, tmp_path: Pat
     for got, spoil in spoilt.items():
         log(tmp_path)
         with pytest.raises(
-            mb.LogError, match=rf"0.parquet must be the same file of [\d,]+ bytes wherever it is read.*got {got} on .*share\.$"
+            mb.LogError, match=rf"0.parquet must be the same file of [\d,]+ bytes on every machine that reads it; got {got} on .*share\.$"
         ):
             mb.fit(file, predicted="x0,x1", error_cov=0, workers=cluster.address, progress=lambda *_, spoil=spoil: spoil())
     table = {"x0": [1.0, 2.0], "action": [0, 1], "reward": [0.0, 1.0], "propensity": [0.5, 0.5]}

@@ -10,16 +10,16 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.off_policy import forecast_of
 from mebandit.checks import LogError
-from mebandit.logs.formats import PARQUET
-from mebandit.logs.reading import open_reading
-from mebandit.logs.source import Block, Source
+from mebandit.logs.log import LogColumns, log_of
+from mebandit.logs.pieces import PARQUET
+from mebandit.logs.reading import reading_of
+from mebandit.logs.source import Block, Source, forecast_of
 from mebandit.runtime.files import begins_with, check_output, whole_file, write_whole
 from mebandit.runtime.progress import Show
 from mebandit.values import Booleans, Floats, Integers
@@ -35,20 +35,27 @@ def export(
     path: str | Path,
     *,
     to: str,
-    predicted: str | Sequence[str] | None = None,
-    action: str = "action",
-    reward: str = "reward",
-    propensity: str | Sequence[str] | None = None,
-    unit: str | None = None,
-    n_actions: int | None = None,
     workers: int | None = None,
     progress: Show = None,
+    **columns: Unpack[LogColumns],
 ) -> int:
-    """Write a log to `path` in the layout `to`, "obp" (.npz) or "mrt" (.csv, .parquet); returns the number of rounds.
+    """Write a log in the layout of another package.
 
-    `log` and its columns are as in `mebandit.fit`; a row that breaks a rule is refused. The file is there in full or not at all, and never
-    in place of one that is no export. Names are written as they are, for programs: a spreadsheet may compute one that begins with
-    =, +, - or @, which the tables of `fit` and `value` prevent by an apostrophe.
+    A row that breaks a rule is refused. The file is written completely or not at all, and never over a file that is not an earlier export.
+    Names are written unchanged, for programs: a spreadsheet may compute a name that begins with =, +, - or @, which the tables of `fit` and
+    `value` prevent by an apostrophe.
+
+    Args:
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. No layout has room for Σe.
+        path: The file to write: .npz for "obp", .csv or .parquet for "mrt".
+        to: The layout: "obp", the bandit_feedback of Open Bandit Pipeline; or "mrt", one row for each decision point of a micro-randomised
+            trial.
+        workers: Threads; None (default): all cores.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
+        **columns: Columns of the log, as in `Log`; they replace those of a `Log` that was given.
+
+    Returns:
+        The number of rounds.
 
     >>> import numpy as np, tempfile
     >>> log = {"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}
@@ -63,18 +70,8 @@ def export(
     endings = LAYOUTS[checks.one_of("to", to, LAYOUTS)]
     if target.suffix not in endings:
         checks.refuse("path", f"end in {' or '.join(endings)} for the layout {to!r}", str(path))
-    reading = open_reading(
-        log,
-        predicted=predicted,
-        action=action,
-        reward=reward,
-        propensity=propensity,
-        unit=unit,
-        n_actions=n_actions,
-        error_cov=0.0,  # which no layout has a place for
-        workers=None if workers is None else checks.integer("workers", workers, 1),
-        progress=progress,
-    )
+    threads = None if workers is None else checks.integer("workers", workers, 1)
+    reading = reading_of(log_of(log, columns), error_needed=False, workers=threads, progress=progress)
     source = reading.source
     check_output(target, source.parts, ours=_is_export)
     if to == "mrt":
@@ -84,9 +81,8 @@ def export(
     try:
         write(source, target, rows)
     except OSError as error:
-        raise LogError(
-            f"the exported log must be a file that can be written; got {target} ({error.strerror or str(error).splitlines()[0]})."
-        ) from error
+        reason = error.strerror or str(error).splitlines()[0]
+        raise LogError(f"the exported log must be a file that can be written; got {target} ({reason}).") from error
     return rows
 
 

@@ -4,7 +4,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebandit.analysis.off_policy import ESTIMATORS, Figure, Values
+from mebandit.analysis.value_result import ESTIMATORS, Figure, Values
 from mebandit.reports.figures import picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas as pd
 
-COLOURS = {"weighted": "#c8553d", "self-normalised": "#e0a030", "dr": "#2f6690"}
+COLOURS = {"ips": "#c8553d", "snips": "#e0a030", "dr": "#2f6690"}
 
 
 def headline(values: Values) -> str:
-    """What was valued, in a sentence or two."""
+    """Which rounds were used, and the value of the logged policy, in a sentence or two."""
     one = next(iter(values.values()))
     units = f" of {one.units:,} units" if one.units else ""
-    before = f" after the first {values.first:,} rows, which taught the rule" if values.first else ""
+    before = f" after the first {values.first:,} rows, which were used to estimate the rule" if values.first else ""
     aside = f" {values.faults:,} rows were set aside." if values.faults else ""
     return (
         f"{one.rounds:,} rounds{units}{before}. The logged policy earned {_words(one.logged, one.level, _digits(values))} per round.{aside}"
@@ -36,14 +36,14 @@ def table(values: Values) -> Table:
         for estimator, own in found.estimates.items():
             cells = _cells(own, found.level, digits) + _cells(own.difference, found.level, digits)
             rows.append([name, estimator, *cells, f"{found.effective:,.0f}"])
-    header = ["policy", "estimator", "value", "± s.e.", "from", "to", "beyond log", "± s.e.", "from", "to", "effective rounds"]
+    header = ["policy", "estimator", "value", "± s.e.", "from", "to", "difference", "± s.e.", "from", "to", "effective sample size"]
     return Table(header, rows, best={(i, 2) for i, row in enumerate(rows) if row[1] == "dr"})
 
 
 def brief(values: Values) -> Table:
     """The table in a form narrow enough for a terminal."""
     rows = [[row[0] if row[1] == ESTIMATORS[0] else "", row[1], row[2], *row[4:7], *row[8:10]] for row in table(values).rows]
-    return Table(["policy", "estimator", "value", "from", "to", "beyond log", "from", "to"], rows)
+    return Table(["policy", "estimator", "value", "from", "to", "difference", "from", "to"], rows)
 
 
 def _digits(values: Values) -> int:
@@ -105,8 +105,9 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
     for words in notes(values):
         page.text(words)
     page.text(
-        "weighted: mean of ρ r, ρ the policy's probability over the logged one. self-normalised: the same over the sum of ρ. "
-        "dr: a regression of the reward on the prediction, corrected by weighted residuals; read this one first."
+        "ips: inverse propensity score estimate, the mean of ρ r with ρ the policy's probability divided by the logged one. "
+        "snips: self-normalised, Σ ρ r / Σ ρ. dr: doubly robust, a regression of the reward on the prediction, corrected by weighted "
+        "residuals; read this one first. difference: from the value of the logged policy, estimated from the same rounds."
     )
     contents: dict[str, str | bytes] = {
         "value.json": values.to_json() + "\n",

@@ -20,18 +20,19 @@ try:
         simulating,
         valuing,
     )
+    from mebandit.cli.naming import in_options
     from mebandit.cli.terminal import Unread, commands
 except ImportError:
-    sys.exit("The mebandit command needs a few packages more than the library. Install them with: pip install 'mebandit[all]'")
+    sys.exit("The mebandit command needs a few more packages than the library. Install them with: pip install 'mebandit[all]'")
 
 INTERRUPTED, UNREAD = 130, 141
-"""the exit statuses of a process that Ctrl-C ends, and of one whose output nobody reads any more (`mebandit fit ... | head -1`)"""
+"""exit statuses: after Ctrl-C, and when nobody reads the output any more (as in `mebandit fit ... | head -1`)"""
 
 
 def main() -> None:
-    """The entry point: a refusal is one sentence, not a traceback, and so are a warning, a full disk and too little memory."""
-    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {message}\n"
-    for stream in (sys.stdout, sys.stderr):  # what a stream has no letters for is written by its code
+    """Run the command line. Errors and warnings are one sentence, not a traceback; so are a full disk and too little memory."""
+    warnings.formatwarning = lambda message, *_, **__: f"mebandit: {in_options(str(message))}\n"
+    for stream in (sys.stdout, sys.stderr):  # characters that the stream cannot encode are written as codes
         if isinstance(stream, TextIOWrapper):
             with suppress(OSError):
                 stream.reconfigure(errors="backslashreplace")
@@ -44,12 +45,14 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        told = "interrupted; nothing is half-written. `simulate` and `paper` go on where they stopped when run again."
+        told = "interrupted. No file is half-written; `simulate` and `paper` continue when run again."
         click.echo(f"mebandit: {told}", err=True)
         sys.exit(INTERRUPTED)
     except MemoryError as error:
         said = f" ({error})" if str(error) else ""
-        sys.exit(f"mebandit: what is asked for must fit into memory; got more{said}. Ask for fewer actions, features or workers.")
+        sys.exit(
+            f"mebandit: the computation must fit into memory; got one that does not{said}. Ask for fewer actions, features or workers."
+        )
     except Unread:
         _print_no_more()
         sys.exit(UNREAD)
@@ -59,6 +62,6 @@ def main() -> None:
 
 
 def _print_no_more() -> None:
-    """Drop what is left to print, which Python would try once more at its end."""
+    """Send the rest of the output to nowhere. Python would otherwise try to print it once more when it ends."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

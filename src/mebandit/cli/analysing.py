@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,34 +14,44 @@ from rich.text import Text
 
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, workers_options
+from mebandit.cli.naming import in_options
+from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
+from mebandit.estimation.methods import METHODS
 from mebandit.measurement import ErrorModel
-from mebandit.measurement.stored import FORMAT
+from mebandit.measurement.files import FORMAT
 from mebandit.runtime.files import begins_with, check_output
-
-METHODS = ("ridge", "naive", "meb", "dr", "rc")
 
 
 @commands.command()
 @log_options
 @workers_options
 @error_options
-@click.option("--validation", type=click.Path(path_type=Path), help="An error model from validation pairs, to check what is assumed.")
-@click.option("--method", multiple=True, type=click.Choice(METHODS), help="Repeat for several; by default all, side by side.")
+@click.option(
+    "--validation",
+    type=click.Path(path_type=Path),
+    help="An error model file from validation data, with which the assumed error is compared.",
+)
+@click.option("--method", multiple=True, type=click.Choice(METHODS), help="Estimation method; repeat for several.  [default: all]")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action.")
-@click.option("--ridge", type=float, default=0.0, show_default=True)
-@click.option("--guard", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--floor", type=float, help="The smallest probability that the policy promised.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--ridge", type=float, default=0.0, show_default=True, help="Ridge penalty.")
+@click.option(
+    "--guard",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to stabilise an estimate (Fuller).",
+)
+@click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
-    """Estimate reward models from a log, with intervals and diagnostics.
+    """Estimate reward models from a log, with confidence intervals and diagnostics.
 
-    LOG is a Parquet or CSV file, a folder of them, a journal (.jsonl), or several; it may be larger than memory. A row is a round: what was
-    predicted, the action, the probability it was drawn with, the reward.
+    LOG is a Parquet or CSV file, a folder of them, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
+    predicted context, the action, the probability with which it was drawn, the reward.
 
     \b
       mebandit fit log.parquet --predicted x0,x1 --propensity propensity --error-cov 0.1,0.5
@@ -48,6 +59,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
     from mebandit.analysis import fit_page as page
+    from mebandit.analysis import fit_tables
     from mebandit.runtime.files import folder_for_results
 
     begun, written = monotonic(), None
@@ -63,9 +75,9 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
     Console().print(page.headline(found), highlight=False, markup=False, soft_wrap=True)
     best = found.best.method
     shown = [
-        ("Coefficients, ± standard error", page.coefficients(found)),
-        ("Differences between actions", page.contrasts(found, level)),
-        (f"Differences between actions by {best}, with other multiples of the error covariance", page.sensitivity(found)),
+        ("Coefficients, ± standard error", fit_tables.coefficients(found)),
+        ("Differences between actions", fit_tables.contrasts(found, level)),
+        (f"Differences between actions by {best}, with other multiples of the error covariance", fit_tables.sensitivity(found)),
     ]
     for title, table in shown:
         print_table(title, table.header, table.rows, set())
@@ -81,11 +93,13 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
 
 def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
-    from mebandit.analysis.inference import fit
+    from mebandit.analysis.fit import fit
 
     validation, methods = given.pop("validation"), given.pop("method") or METHODS
     checked = None if validation is None else ErrorModel.load(validation)
-    return fit([str(path) for path in log], validation=checked, methods=methods, **log_arguments(given, folder))
+    arguments = log_arguments(given, folder)
+    found = fit(stored_log(log, arguments), validation=checked, methods=methods, **arguments)
+    return replace(found, diagnostics=tuple(each._replace(sentence=in_options(each.sentence)) for each in found.diagnostics))
 
 
 COLOURS = {"green": "green", "yellow": "yellow", "red": "bold red"}
@@ -102,17 +116,22 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 @click.argument("evidence", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--predicted", help="Columns of the predictions, with commas.")
 @click.option("--truth", help="Columns of the truth, in the same order: EVIDENCE holds validation pairs.")
-@click.option("--variances", help="With --truth: columns of the error variances that the predictions report of themselves.")
-@click.option("--subject", help="Column that says which rows are readings of the same truth: EVIDENCE holds replicates.")
+@click.option("--variances", help="With --truth: columns of the error variances that are reported with the predictions.")
+@click.option("--subject", help="Column of the subject: rows of the same subject are readings of the same truth (replicates).")
 @click.option("--averaged", type=click.IntRange(min=1), help="With --subject: readings that the log's prediction averages.  [default: 1]")
 @click.option("--confusion", is_flag=True, help="EVIDENCE holds a row of counts or probabilities of predicted classes for each true class.")
 @click.option("--reference", type=click.IntRange(min=0), help="With --confusion: the class, from 0, that has no column, for an intercept.")
 @click.option("--join", is_flag=True, help="EVIDENCE are error models of different features, whose errors are uncorrelated.")
-@click.option("--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: use it so, whatever the pairs say.")
-@click.option("--features", help="What the log calls them, with commas, if not as --predicted; with --join, all that it has, in order.")
+@click.option(
+    "--assume", type=click.Choice(["classical", "berkson", "biased"]), help="With --truth: override the test and assume this error type."
+)
+@click.option(
+    "--features",
+    help="Names of the features in the log, separated by commas, if different from --predicted; with --join, all of them, in order.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
 def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
-    """Learn how wrong the predictions are, from pairs with the truth, replicates, or a confusion matrix; or join what was learnt.
+    """Estimate the error of predictions from validation pairs, replicates or a confusion matrix; or join error models.
 
     \b
       mebandit error-model pairs.csv --predicted x0,x1 --truth t0,t1 --out model.json
@@ -133,9 +152,9 @@ def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:
     model.save(out)
     click.echo(model.describe())
     if model.is_doubted:
-        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it all the same, and warns.")
+        click.echo(f"\n`mebandit fit LOG --error-model {out}` subtracts it nevertheless, with a warning.")
     else:
-        click.echo(f"\nOn the command line `mebandit fit LOG --error-model {out}` does that by itself, from the predictions as they are.")
+        click.echo(f"\nOn the command line, `mebandit fit LOG --error-model {out}` does this, given the uncorrected predictions.")
     click.echo(f"Error model: {out.resolve()}")
 
 
@@ -183,7 +202,7 @@ def _joined(paths: tuple[Path, ...], features: list[str]) -> ErrorModel:
 
 def _learned(kind: str, path: Path, names: list[str], given: dict[str, Any]) -> ErrorModel:
     """The error model that a file is evidence of."""
-    from mebandit.logs.formats import read_matrix, read_numbers
+    from mebandit.logs.small import read_matrix, read_numbers
 
     if kind == "confusion":
         return measurement.from_confusion(read_matrix(path), reference=given["reference"])
@@ -199,7 +218,7 @@ def _stacked(path: Path, names: list[str], subject: str) -> Any:
     """Readings (subjects, readings, features) from rows with a subject's label; NaN where one has fewer than others."""
     import numpy as np
 
-    from mebandit.logs.formats import read_labels, read_numbers
+    from mebandit.logs.small import read_labels, read_numbers
 
     x, labels = read_numbers(path, names), read_labels(path, subject)
     _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mebandit.checks import InvalidInput, LogError
 from mebandit.measurement import ErrorModel
 from mebandit.runtime.files import parse_toml
+
+if TYPE_CHECKING:
+    from mebandit.logs.log import Log
 
 Command = Callable[..., None]
 
@@ -28,23 +31,29 @@ def log_options(command: Command) -> Command:
     return _with(
         command,
         click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path)),
-        click.option("--predicted", help="Columns of the predicted context, with commas; by default predicted_0, predicted_1, ..."),
+        click.option(
+            "--predicted", help="Columns of the predicted context, separated by commas.  [default: predicted_0, predicted_1, ...]"
+        ),
         click.option("--action", help="Column of the action taken, 0, 1, ...  [default: action]"),
         click.option("--reward", help="Column of the reward.  [default: reward]"),
-        click.option("--propensity", help="Column of the probability of the action taken, or one for each action, with commas."),
-        click.option("--unit", help="Column that says whose round it is; clusters standard errors."),
+        click.option(
+            "--propensity", help="Column of the probability of the action taken; or one column for each action, separated by commas."
+        ),
+        click.option("--unit", help="Column of the participant or cluster identifier; standard errors are clustered by it."),
         click.option(
             "--columns",
             type=click.Path(path_type=Path),
-            help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (of the logged policy, for fit).",
+            help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (the exploration floor of the logging policy).",
         ),
-        click.option("--n-actions", type=click.IntRange(min=2), help="How many actions there are.  [default: 2, or as propensities]"),
+        click.option(
+            "--n-actions", type=click.IntRange(min=2), help="Number of actions.  [default: 2, or the number of propensity columns]"
+        ),
     )
 
 
 def threads_option(command: Command) -> Command:
     """How many threads compute."""
-    text = "Threads to use; all cores by default. Results do not depend on it."
+    text = "Number of threads; all cores by default. The results do not depend on it."
     return click.option("--workers", type=click.IntRange(min=1), help=text)(command)
 
 
@@ -57,13 +66,13 @@ def workers_options(command: Command) -> Command:
             raise InvalidInput("the workers must be named once; got both --workers, threads of this machine, and --scheduler, a cluster.")
         command(*arguments, workers=workers if scheduler is None else scheduler, **given)
 
-    text = "Compute on the Dask cluster of this scheduler, such as tcp://host:8786. Results do not depend on it."
+    text = "Compute on the Dask cluster of this scheduler, such as tcp://host:8786. The results do not depend on it."
     return threads_option(click.option("--scheduler", metavar="ADDRESS", help=text)(hiring))
 
 
 def engine_option(command: Command) -> Command:
-    """What simulates, the processor or a graphics processor."""
-    text = "What simulates: the processor, an NVIDIA GPU, or the GPU where there is one."
+    """What simulates: the CPU or a GPU."""
+    text = "Simulate on the CPU (cpu), on an NVIDIA GPU (cuda), or on the GPU if there is one (auto)."
     return click.option("--engine", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True, help=text)(command)
 
 
@@ -71,11 +80,14 @@ def error_options(command: Command) -> Command:
     """What is known of the error of the predictions."""
     return _with(
         command,
-        click.option("--error-cov", help="Σe: a CSV of d x d numbers or d variances; or a number, or d variances with commas."),
         click.option(
-            "--error-columns", help="Columns with the error of each round: d variances (numbers stand for themselves), or a lower triangle."
+            "--error-cov",
+            help="Σe, the covariance of the prediction error: a number, d variances separated by commas, or a CSV of d or d x d numbers.",
         ),
-        click.option("--error-model", type=click.Path(path_type=Path), help="An error model, as `mebandit error-model` writes it."),
+        click.option(
+            "--error-columns", help="Columns of Σe of each round: d variances (a number stands for a constant column), or a lower triangle."
+        ),
+        click.option("--error-model", type=click.Path(path_type=Path), help="An error model file, made by `mebandit error-model`."),
     )
 
 
@@ -84,9 +96,17 @@ def bad_row_options(command: Command) -> Command:
     return _with(
         command,
         click.option(
-            "--on-bad", type=click.Choice(["refuse", "set-aside"]), default="refuse", show_default=True, help="Rows that break a rule."
+            "--on-bad",
+            type=click.Choice(["refuse", "set-aside"]),
+            default="refuse",
+            show_default=True,
+            help="What to do with rows that break a rule: stop with an error, or write them to --set-aside and go on.",
         ),
-        click.option("--set-aside", type=click.Path(path_type=Path), help="File for them.  [default: set_aside.csv, in --out if given]"),
+        click.option(
+            "--set-aside",
+            type=click.Path(path_type=Path),
+            help="CSV file for rows that break a rule.  [default: set_aside.csv, in --out if given]",
+        ),
     )
 
 
@@ -101,6 +121,13 @@ def log_arguments(given: dict[str, Any], folder: Path | None = None) -> dict[str
     if arguments.get("on_bad") == "set-aside":
         arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
     return arguments
+
+
+def stored_log(paths: tuple[Path, ...], arguments: dict[str, Any]) -> "Log":
+    """The log with its columns, which are taken out of the arguments."""
+    from mebandit.logs.log import Log, LogColumns
+
+    return Log([str(path) for path in paths], **{name: arguments.pop(name) for name in LogColumns.__annotations__ if name in arguments})
 
 
 def _covariance(text: str | None) -> Any:

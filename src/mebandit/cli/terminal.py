@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mebandit import __version__
 from mebandit.checks import MebanditError, Refusal
-from mebandit.cli.naming import in_options
+from mebandit.cli.naming import in_options, refusal_in_options
 
 SECTIONS = {
     "Start here": ("demo",),
@@ -40,9 +40,8 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except MebanditError as error:
-            if error.args and isinstance(error.args[0], Refusal):
-                raise type(error)(in_options(error.args[0], self)) from error
-            raise
+            said = error.args[0] if error.args else ""
+            raise type(error)(refusal_in_options(said, self) if isinstance(said, Refusal) else in_options(str(said))) from error
 
 
 class Commands(click.Group):

@@ -11,40 +11,65 @@ import numpy as np
 from rich.console import Console
 
 from mebandit.checks import InvalidInput, LogError
-from mebandit.cli.analysing import METHODS
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, threads_option, whole, workers_options
+from mebandit.cli.options import (
+    bad_row_options,
+    error_options,
+    log_arguments,
+    log_options,
+    stored_log,
+    threads_option,
+    whole,
+    workers_options,
+)
 from mebandit.cli.terminal import commands, print_table
+from mebandit.estimation.methods import METHODS
 from mebandit.runtime.files import parse_json
 
 if TYPE_CHECKING:
-    from mebandit.logs.reading import Reading
+    from mebandit.logs.log import Log
 
 
 @commands.command()
 @log_options
 @workers_options
 @click.option(
-    "--policy", "policies", multiple=True, help="uniform, the number of an action, or probabilities with commas; repeat for several."
+    "--policy",
+    "policies",
+    multiple=True,
+    help="uniform, the number of an action, or probabilities separated by commas; repeat for several.",
 )
-@click.option("--theta", help="K rows of d numbers (CSV, JSON, or what `mebandit fit --json` prints) for a greedy rule; or fit: learn it.")
-@click.option("--method", type=click.Choice(METHODS), default="dr", show_default=True, help="Whose θ to take from a fit, or to learn by.")
-@click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's least probability of an action.")
+@click.option(
+    "--theta",
+    help="θ of a greedy rule: K rows of d numbers (CSV, JSON, or the output of `mebandit fit --json`); or fit: estimate it from the log.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="dr",
+    show_default=True,
+    help="The method whose θ is taken from a fit, or by which θ is estimated.",
+)
+@click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's smallest probability of an action.")
 @click.option("--context", type=click.Choice(["blp", "predicted"]), help="What the rule reads.  [default: blp where the error is given]")
-@click.option("--intercept", is_flag=True, help="Learn an intercept for every action too.")
+@click.option("--intercept", is_flag=True, help="Fit an intercept for every action too.")
 @error_options
 @click.option(
-    "--learn-share", type=float, default=0.5, show_default=True, help="The share of the rows, the first ones, that --theta fit reads."
+    "--learn-share",
+    type=float,
+    default=0.5,
+    show_default=True,
+    help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
 def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
-    """What other policies would have earned, from a log, with intervals.
+    """Estimate what other policies would have earned, from a log, with confidence intervals.
 
-    Policies that read the predicted context can be valued: fixed ones (--policy), and rules that are greedy in ⟨θ, x̃⟩ or in its best linear
-    predictor (--theta). Without either: uniform play, and each action for ever. --theta fit learns θ from the first half of the rows and
-    values everything on the second, because rounds flatter the θ that was fitted to them: rows must be in the order of time.
+    The policies are fixed ones (--policy), and greedy rules that read the predicted context or the best linear predictor (--theta). The
+    default is uniform play, and each action always. --theta fit estimates θ from the first half of the rows and all values from the second
+    half, because from the same rows the value would be biased upwards. Rows must be in the order of time.
 
     \b
       mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1
@@ -78,30 +103,22 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
 
 def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
     """The values of the policies that the options name."""
-    from mebandit.analysis.off_policy import value
+    from mebandit.analysis.value import value
 
     rule = {name: given.pop(name) for name in ("theta", "method", "floor", "context", "intercept")}
     policies, level, share = given.pop("policies"), given.pop("level"), given.pop("learn_share")
     arguments = log_arguments(given, folder)
     arguments.pop("floor", None)  # of the logged policy; that of the rule is an option
-    known = arguments["error_cov"] is not None or "error_columns" in arguments
+    stored = stored_log(log, arguments)
+    known = stored.error_cov is not None or stored.error_columns is not None
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
-    paths = [str(path) for path in log]
-    targets = _fixed(policies) | _rule(rule, paths, arguments) or _usual(paths, arguments)
-    return value(paths, targets, level=level, learn_share=share, **arguments)
+    targets = _fixed(policies) | _rule(rule, stored) or _usual(stored)
+    return value(stored, targets, level=level, learn_share=share, **arguments)
 
 
-def _usual(paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+def _usual(log: "Log") -> dict[str, Any]:
     """Uniform play, and each action for ever."""
-    return _fixed(("uniform", *map(str, range(_opened(paths, arguments).source.n_actions))))
-
-
-def _opened(paths: list[str], arguments: dict[str, Any]) -> "Reading":
-    """The log, of which nothing but the columns has been looked at."""
-    from mebandit.logs.reading import open_reading
-
-    said = {name: value for name, value in arguments.items() if name not in ("on_bad", "set_aside")}
-    return open_reading(paths, **said, error_needed=False)
+    return _fixed(("uniform", *map(str, range(log.open().n_actions))))
 
 
 def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
@@ -121,9 +138,9 @@ def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+def _rule(given: dict[str, Any], log: "Log") -> dict[str, Any]:
     """The linear rule that the options describe, by name; none without --theta."""
-    from mebandit.analysis.targets import Fitted, LinearRule
+    from mebandit.analysis.linear_rule import Fitted, LinearRule
 
     theta, context, floor = given["theta"], given["context"], given["floor"]
     if theta is None:
@@ -133,19 +150,19 @@ def _rule(given: dict[str, Any], paths: list[str], arguments: dict[str, Any]) ->
     path = Path(theta)
     data = _read_theta(path)
     if isinstance(data, dict):
-        _check_fit(path, data, _opened(paths, arguments))
+        _check_fit(path, data, log)
     return {path.stem: LinearRule(floor=floor, context=context, **_theta(path, data, given["method"]))}
 
 
-def _check_fit(path: Path, fit: dict[str, Any], reading: "Reading") -> None:
+def _check_fit(path: Path, fit: dict[str, Any], log: "Log") -> None:
     """Refuse what was fitted to other features, or to predictions that were unbiased first where here they are not."""
-    named, model, error = reading.source.columns.predicted, reading.error.model, fit.get("error")
+    named, model, error = log.columns.predicted, None if log.error is None else log.error.model, fit.get("error")
     if "features" in fit and fit["features"] != list(named):
         got = ", ".join(map(str, fit["features"])) if isinstance(fit["features"], list) else str(fit["features"])
-        raise InvalidInput(f"the θ of {path} must be of the log's features, {', '.join(named)}, in their order; got one of {got}.")
+        raise InvalidInput(f"the θ of {path} must be for the log's features, {', '.join(named)}, in their order; got one for {got}.")
     if isinstance(error, dict) and error.get("unbiases") and not (model is not None and model.unbiases):
-        rule = "go with the error model that it was fitted with, which unbiases predictions first"
-        raise InvalidInput(f"the θ of {path} must {rule}; got none. Give it (--error-model).")
+        rule = "be used with the error model with which it was fitted, which corrects the bias of predictions"
+        raise InvalidInput(f"the θ of {path} must {rule}; got none. Give it by --error-model.")
 
 
 def _theta(path: Path, data: Any, method: str) -> dict[str, Any]:
@@ -185,7 +202,6 @@ def export(log: tuple[Path, ...], to: str, out: Path, **given: Any) -> None:
     from mebandit.analysis.export import export
 
     arguments = log_arguments(given)
-    for name in ("error_columns", "floor"):  # which no layout has a place for
-        arguments.pop(name, None)
-    rows = export([str(path) for path in log], out, to=to, **arguments)
+    arguments.pop("floor", None)  # which no layout has a place for
+    rows = export(stored_log(log, arguments), out, to=to, **arguments)
     click.echo(f"{rows:,} rounds: {out.resolve()}")

@@ -128,10 +128,9 @@ def check_rounds(
     error_cov: ArrayLike,
     *,
     n_actions: int,
-    allowed: ArrayLike | None = None,
     stabilizer: ArrayLike | None = None,
 ) -> Rounds:
-    """The rounds of a log as arrays, each checked against the others. `allowed` is read off (T, K) propensities where not given."""
+    """The rounds of a log as arrays, each checked against the others; see `mebandit.estimate` for the arguments."""
     n_actions = checks.integer("n_actions", n_actions, 2, MOST_ACTIONS)
     x = checks.floats("predicted", predicted, (None, None))
     n_rounds, d = x.shape
@@ -140,19 +139,6 @@ def check_rounds(
     a = checks.actions("actions", actions, n_actions, n_rounds)
     r = checks.floats("rewards", rewards, (n_rounds,))
     taken, mask = checks.propensities("propensities", propensities, a, n_actions)
-    if allowed is not None:
-        try:
-            given = np.asarray(allowed)
-        except ValueError:
-            checks.refuse("allowed", "be a regular array of booleans", checks.shown(allowed))
-        if given.dtype != np.bool_:
-            checks.refuse("allowed", "be booleans", f"an array of {given.dtype}")
-        mask = np.ascontiguousarray(np.atleast_2d(given))
-        if mask.shape not in ((1, n_actions), (n_rounds, n_actions)):
-            checks.refuse("allowed", f"have shape ({n_actions},) or ({n_rounds}, {n_actions})", f"shape {np.shape(allowed)}")
-        if not mask[np.arange(n_rounds) % len(mask), a].all():
-            t = int(np.argmin(mask[np.arange(n_rounds) % len(mask), a]))
-            checks.refuse("actions", "be allowed where they were taken", f"action {a[t]}, not allowed, at [{t}]")
     s = np.full((1, n_actions), 1.0 / n_actions)
     if stabilizer is not None:
         per_round = checks.regular("stabilizer", stabilizer).ndim == 2

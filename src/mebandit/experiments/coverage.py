@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit.analysis.sample_size import quantile
+from mebandit.analysis.planning.goal import quantile
+from mebandit.analysis.planning.trials import Trials, run_trials
 from mebandit.environments import Gaussian
-from mebandit.experiments.trials import Trials, run_trials
 from mebandit.policies import meb
 from mebandit.reports.table import Table
 from mebandit.runtime.progress import Show

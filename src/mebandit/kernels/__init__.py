@@ -18,6 +18,7 @@ from .log.calibration import SINGULAR_SPREAD, add_lever, calibrate_rounds
 from .log.counts import add_chance, add_predictions, count_close, count_probabilities
 from .log.crossproducts import add_products
 from .log.faults import mark_faults
+from .log.greedy import greedy_probabilities
 from .log.scores import add_scores, affine
 from .play import play_calibrated, play_plain
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
@@ -67,6 +68,7 @@ __all__ = [
     "fill_normals",
     "fill_tape",
     "fit_width",
+    "greedy_probabilities",
     "inverse_mills",
     "is_covariance",
     "layout",

@@ -5,54 +5,15 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
+from mebandit.estimation.history import History
 from mebandit.live.journal import Line, decision_from_plain, next_id, watched_lines
-from mebandit.runtime.files import whole_file
-from mebandit.values import Booleans, Floats, Integers, Pending
-
-
-class Log(NamedTuple):
-    """The finished rounds of a journal as arrays, in the order in which they were learned."""
-
-    decision: Integers
-    predicted: Floats
-    """(T, d)"""
-    error_cov: Floats
-    """(T, d, d)"""
-    allowed: Booleans
-    """(T, K)"""
-    actions: Integers
-    propensities: Floats
-    """(T, K), zero where not allowed"""
-    rewards: Floats
-
-    def to_arrow(self) -> Any:
-        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i)."""
-        import pyarrow as pa
-
-        n, d = self.predicted.shape
-        k = self.propensities.shape[1]
-        columns: dict[str, Any] = {"decision": self.decision}
-        columns |= {f"predicted_{i}": self.predicted[:, i] for i in range(d)}
-        columns |= {"action": self.actions, "propensity": self.propensities[np.arange(n), self.actions]}
-        columns |= {f"propensity_{a}": self.propensities[:, a] for a in range(k)}
-        columns |= {f"allowed_{a}": self.allowed[:, a] for a in range(k)}
-        columns |= {"reward": self.rewards}
-        columns |= {f"error_cov_{i}_{j}": self.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
-        return pa.table(columns)
-
-    def to_parquet(self, path: str | Path) -> None:
-        """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen."""
-        import pyarrow.parquet as pq
-
-        table = self.to_arrow()
-        with whole_file(path) as file:
-            pq.write_table(table, file)
+from mebandit.values import Pending
 
 
 class Ledger:
@@ -99,13 +60,14 @@ def reading(path: str | Path) -> Iterator[BinaryIO]:
         raise LogError(f"journal must be a readable file; got {path} ({error.strerror}).") from error
 
 
-def read_journal(path: str | Path) -> Log:
-    """The finished rounds of a journal; decisions whose reward never came are left out.
-
-    The arrays are what `mebandit.estimate` takes, in its order: predicted, actions, rewards, propensities, error_cov.
+def read_journal(path: str | Path) -> History:
+    """The finished rounds of a journal as arrays, in the order in which they were learned; decisions without a reward are left out.
 
     Args:
-        path: Path of the journal.
+        path: The journal, a .jsonl file. A learner may be writing to it.
+
+    Returns:
+        The rounds, as `mebandit.fit`, `mebandit.estimate` and `mebandit.Log` take them.
     """
     ledger = Ledger()
     with reading(path) as file:
@@ -115,7 +77,7 @@ def read_journal(path: str | Path) -> Log:
         raise LogError(f"{path} must hold at least one finished round; got none.")
     if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), _ in rows}) > 1:
         raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
-    return Log(
+    return History(
         decision=np.array([decision.id for (_, decision), _ in rows], dtype=np.int64),
         predicted=np.array([observation.predicted for (observation, _), _ in rows]),
         error_cov=np.array([observation.error_cov for (observation, _), _ in rows]),

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.checks import InvalidInput, LogError
-from mebandit.estimation.estimators import Estimate, solved_estimate
+from mebandit.estimation.estimate import solved_estimate
+from mebandit.estimation.result import Estimate
 from mebandit.kernels import limits
 from mebandit.live import state_files
 from mebandit.live.inputs import is_array, unbiased

@@ -1,4 +1,4 @@
-"""Tests of what is assumed of an error, with the chi-square distribution."""
+"""Score tests of assumptions about an error, with the chi-square distribution."""
 
 import math
 from typing import NamedTuple
@@ -9,11 +9,13 @@ from mebandit.values import Floats
 
 
 class ChiSquare(NamedTuple):
-    """A test: its statistic, the degrees of freedom, and the probability of a larger one if the hypothesis is true."""
+    """The result of a chi-square test."""
 
     statistic: float
     df: int
+    """degrees of freedom"""
     p_value: float
+    """the probability of a larger statistic if the hypothesis is true"""
 
     def __str__(self) -> str:
         p = f"p = {self.p_value:.2g}" if self.p_value >= 1e-4 else "p < 0.0001"
@@ -22,6 +24,10 @@ class ChiSquare(NamedTuple):
 
 def chi_square_tail(statistic: float, df: int) -> float:
     """P(χ²_df > statistic) = Q(a, x), the regularized upper incomplete gamma function at a = df/2, x = statistic/2.
+
+    Args:
+        statistic: The value to exceed; 1 is returned for values up to 0.
+        df: Degrees of freedom; 1 is returned for 0.
 
     >>> round(chi_square_tail(3.841458820694124, 1), 12)
     0.05
@@ -58,10 +64,10 @@ def _continued_fraction(a: float, x: float) -> float:
 
 
 def score_test(s: Floats) -> ChiSquare:
-    """Whether the rows of s, (n, m), have mean zero: W = (Σ s_i)' (Σ s_i s_i')⁻¹ (Σ s_i), which is about χ²_m if they do.
+    """The test that the rows of s, (n, m), have mean zero: W = (Σ s_i)' (Σ s_i s_i')⁻¹ (Σ s_i), approximately χ²_m if they do.
 
-    The variance is taken as it is under the hypothesis, so that W is never above n, and in small samples the test rejects no more
-    often than it should. Directions in which s vanishes (a coordinate that repeats others) do not count.
+    The variance is computed under the hypothesis. W is then never above n, and in small samples the test keeps its level. Directions in
+    which s vanishes (a coordinate that repeats others) do not count.
     """
     size = np.sqrt(np.sum(s**2, axis=0))
     s = s[:, size > 0] / size[size > 0]  # units do not matter
@@ -73,6 +79,6 @@ def score_test(s: Floats) -> ChiSquare:
 
 
 def regression_test(D: Floats, z: Floats) -> ChiSquare:
-    """Whether every coefficient of D, (n, m), on z, (n, p), is zero, the variance of D being whatever it is: E[z D'] = 0."""
+    """The test that every coefficient of D, (n, m), on z, (n, p), is zero: E[z D'] = 0. The variance of D may be anything."""
     Q = np.linalg.qr(z)[0]  # in this basis of the regressors the hypothesis is the same and the numbers are harmless
     return score_test(np.einsum("ip,im->ipm", Q, D).reshape(len(D), -1))

@@ -5,16 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from mebandit import checks
-from mebandit.measurement.given import from_known
+from mebandit.measurement.known import from_known
 from mebandit.measurement.model import ErrorModel, Part, check_joinable, side_by_side
 
 
 def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorModel:
-    """Models of different features as one: stress from validation pairs, steps from replicates, an activity from a confusion matrix.
+    """One error model from models of different features.
 
-    Coordinates come in the order of the models; or, where all of them have names (`ErrorModel.named`), in that of `features`, of which
-    those that no model is about have no error. Between models errors are taken to be uncorrelated, and a prediction to depend on the truth
-    of its own model's features alone: evidence that is apart cannot say otherwise.
+    For example stress from validation pairs, steps from replicates, activity from a confusion matrix.
+
+    Separately fitted models say nothing about cross-correlations. The errors of different models are assumed uncorrelated, and a
+    prediction is assumed to depend on the truth of its own model's features alone.
+
+    Args:
+        models: The error models, one or more; not of reported variances.
+        features: The names of all coordinates in the order of the log, if every model has names (`ErrorModel.named`). Features that no
+            model describes have no error. By default coordinates come in the order of the models.
+
+    Returns:
+        A model of the kind "joined".
 
     >>> stress, steps = from_known([0.3]).named("stress"), from_known([4.0]).named("steps")
     >>> join(stress, steps, features=["one", "steps", "stress"]).error_cov.diagonal()
@@ -38,12 +47,12 @@ def join(*models: ErrorModel, features: Sequence[str] | None = None) -> ErrorMod
     parts: list[Part] = []
     for model in models:
         own, places = places[: model.dim], places[model.dim :]
-        parts += [Part(part.model, own[part.places]) for part in model.parts] or [Part(model, own)]  # joined before: its parts
+        parts += [Part(part.model, own[part.places]) for part in model.parts] or [Part(model, own)]  # a joined model gives its parts
     return side_by_side(parts, tuple(order))
 
 
 def _checked_order(features: Sequence[str], names: Sequence[str], nameless: bool) -> list[str]:
-    """Names that are the order of all coordinates."""
+    """The names of all coordinates, in order, as a list."""
     if (
         isinstance(features, (str, set, frozenset))
         or not hasattr(features, "__len__")
@@ -52,12 +61,12 @@ def _checked_order(features: Sequence[str], names: Sequence[str], nameless: bool
         checks.refuse("features", "be names, in a list", checks.shown(features))
     if nameless:
         remedy = 'Name them: model.named("stress").'
-        checks.refuse("models", "have names for their coordinates, for `features` to be their order", "a model without", remedy)
+        checks.refuse("models", "have names for their coordinates if `features` gives an order", "a model without names", remedy)
     order = list(map(str, features))
     _check_once(order)
     for name in names:
         if name not in order:
-            checks.refuse("features", "have all that the models are about", f"no {name!r}", "Name it too, where it belongs.")
+            checks.refuse("features", "have all features of the models", f"no {name!r}", "Add it at its place.")
     return order
 
 

@@ -1,4 +1,4 @@
-"""The value that all of this is about: an `ErrorModel`."""
+"""`ErrorModel`: what is known of the error of a prediction, the value that all functions of this package return."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,23 +9,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.measurement import words
+from mebandit.measurement import description
 from mebandit.measurement.hypotheses import ChiSquare
-from mebandit.values import Booleans, Floats, Integers
+from mebandit.measurement.parameters import (
+    class_covariance,
+    class_means,
+    identity_rows,
+    n_parameters,
+    pulled_back,
+    stacked,
+    unstacked,
+)
+from mebandit.values import Floats, Integers
 
 KINDS = ("known", "replicates", "classical", "berkson", "biased", "misclassified", "reported", "joined")
 UNBIASING = ("berkson", "biased", "misclassified")
-"""whose predictions are unbiased before anything is taken out"""
+"""kinds whose predictions are unbiased before the error covariance is subtracted"""
 PAIRED = ("classical", "berkson", "biased")
-"""what validation pairs can be used as"""
+"""kinds that validation pairs can have"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ErrorModel:
-    """What is known of the error of a prediction: E[x̃ | x] = b + B x, Var(x̃ | x) = Ω. Made by the functions of this module."""
+    """What is known of the error of a prediction x̃ of x: E[x̃ | x] = b + B x, Var(x̃ | x) = Ω.
+
+    Made by `from_known`, `from_replicates`, `from_validation`, `from_confusion`, `from_variances` and `join`.
+    """
 
     kind: str
-    """how it is used: one of `KINDS`"""
+    """how the model is used: "known", "replicates", "classical", "berkson", "biased", "misclassified", "reported" or "joined"."""
     offset: Floats
     """b, (d,)"""
     slope: Floats
@@ -35,30 +47,39 @@ class ErrorModel:
     parameters_cov: Floats
     """sampling covariance of `parameters`; zero where nothing was estimated"""
     sample_size: int
-    """pairs, subjects or counted predictions that it was estimated from, the fewest of its parts; 0 where it was given"""
+    """pairs, subjects or counted predictions from which it was estimated, of a joined model the fewest; 0 if not estimated"""
     verdict: str = ""
-    """what pairs of prediction and truth say, however it is used: "classical", "berkson", "biased" or "undecided"; "" without pairs"""
+    """the kind of error by the tests on pairs, whatever `kind` is: "classical", "berkson", "biased" or "undecided"; "" without pairs"""
     tests: dict[str, ChiSquare] = field(default_factory=dict)
+    """tests of assumptions about the error, by name"""
     reliability: Floats
-    """Var x / (Var x + Σe) of each coordinate where the data were drawn, (d,); NaN where not known"""
+    """Var x / (Var x + Σe) of each coordinate in the population of the data, (d,); NaN where not known"""
     prevalence: Floats
     """the class shares at which Ω is taken, if misclassified: (d,), or (d + 1,) with that of the reference class first; else empty"""
     scale: Floats
-    """by how much a reported variance is multiplied, (d,)"""
+    """the factor by which reported variances are multiplied, (d,); 1 for other kinds"""
     scale_std_error: Floats
+    """its standard errors, (d,)"""
     notes: dict[str, float] = field(default_factory=dict)
-    """`left_out` subjects, readings `averaged`, the `factor` by which a wrong choice between classical and Berkson would change θ"""
+    """by name: the number of subjects `left_out`, of readings `averaged`, the `factor` by which a wrong choice between classical and
+    Berkson error would change θ"""
     features: tuple[str, ...] = ()
-    """the names of the coordinates, where they are known: `mebandit.fit` refuses them in another order"""
+    """the names of the coordinates, or none; `mebandit.fit` refuses a log with other features or another order"""
     parts: tuple["Part", ...] = ()
-    """the models of which it was made, if joined"""
+    """the models of a joined one"""
 
     @property
     def dim(self) -> int:
+        """The number of coordinates d."""
         return self.offset.size
 
     def check_features(self, what: str, features: Sequence[str]) -> None:
-        """Refuse a log of other features, or of the same in another order."""
+        """Refuse a log with other features than the model's, or with the same in another order.
+
+        Args:
+            what: The argument that a refusal names.
+            features: The names of the log's features.
+        """
         d, named = len(features), f" ({', '.join(self.features)})" if self.features else ""
         if self.dim != d:
             remedy = "Models of some features each can be joined (measurement.join, mebandit error-model --join)."
@@ -72,21 +93,24 @@ class ErrorModel:
 
     @property
     def pieces(self) -> tuple["Part", ...]:
-        """Its parts; or itself, as the only one."""
+        """The parts of a joined model; otherwise the model itself as the only part."""
         return self.parts or (Part(self, np.arange(self.dim)),)
 
     @property
     def is_doubted(self) -> bool:
-        """Whether it is used as classical error though its pairs of prediction and truth say something else."""
+        """Whether the model is used as classical although its validation pairs show another kind of error."""
         return self.kind in ("classical", "reported") and self.verdict in ("berkson", "biased")
 
     @property
     def unbiases(self) -> bool:
-        """Whether predictions are unbiased before anything is taken out."""
+        """Whether predictions are unbiased before the error covariance is subtracted."""
         return self.kind in UNBIASING or any(part.model.unbiases for part in self.parts)
 
     def named(self, *features: str) -> "ErrorModel":
         """The same model with names for its coordinates.
+
+        Args:
+            features: One name for each of the d coordinates, in order; none to remove the names.
 
         >>> from mebandit.measurement import from_known
         >>> print(from_known([0.3]).named("stress").describe().splitlines()[1])
@@ -96,7 +120,10 @@ class ErrorModel:
 
     @property
     def class_probabilities(self) -> Floats:
-        """How often each class is predicted (rows) where each is true (columns), if misclassified, (K, K); a reference class is first."""
+        """The probability of each predicted class (rows) given each true class (columns), (K, K), of a model made by `from_confusion`.
+
+        A reference class is first.
+        """
         if self.kind != "misclassified":
             checks.refuse("class_probabilities", "be asked of a model made by from_confusion", f"the kind {self.kind!r}")
         p = class_means(self.offset, self.slope, self.prevalence.size)
@@ -113,10 +140,13 @@ class ErrorModel:
         return stacked(self.offset, self.slope, self.raw_cov)
 
     def at(self, parameters: ArrayLike) -> "ErrorModel":
-        """The same model with other parameters: what a delta method differentiates.
+        """The same model with other parameters, as a delta method needs it.
 
-        Whether they make sense is not looked at. For "misclassified" Ω follows from B and the class shares, and what `parameters` say of it
-        is passed over; for "reported" the scale of the variances follows Ω.
+        For the kind "misclassified" Ω follows from B and the class shares, and that of `parameters` is ignored. For "reported" the scale of
+        the variances follows Ω.
+
+        Args:
+            parameters: φ, see `parameters`, (d + d² + d(d+1)/2,). Whether they are sensible is not checked.
         """
         d = self.dim
         vector = checks.floats("parameters", parameters, (self.parameters.size,))
@@ -124,26 +154,33 @@ class ErrorModel:
             return side_by_side([Part(part.model.at(vector[part.parameters_in(d)]), part.places) for part in self.parts], self.features)
         b, B, Ω = unstacked(vector, d)
         if self.kind == "misclassified":
-            return replace(self, offset=b, slope=B, raw_cov=mixed(class_means(b, B, self.prevalence.size), self.prevalence))
+            return replace(self, offset=b, slope=B, raw_cov=class_covariance(class_means(b, B, self.prevalence.size), self.prevalence))
         before = np.diag(self.raw_cov)
         factor = np.divide(np.diag(Ω), before, out=np.ones(d), where=before > 0)
         return replace(self, offset=b, slope=B, raw_cov=Ω, scale=self.scale * factor if self.kind == "reported" else self.scale)
 
     @property
     def error_cov_std_error(self) -> Floats:
-        """Standard errors of `error_cov` by the delta method, (d, d)"""
+        """Standard errors of `error_cov` by the delta method, (d, d); zero where nothing was estimated"""
         se, φ = np.sqrt(np.diag(self.parameters_cov)), self.parameters
         free = np.flatnonzero(se > 0)
         J = np.empty((self.dim**2, free.size))
         for column, k in enumerate(free):
             step = np.zeros(φ.size)
-            step[k] = max(1e-3 * float(se[k]), 1e-7 * abs(float(φ[k])))  # small beside the uncertainty, large beside rounding
+            step[k] = max(1e-3 * float(se[k]), 1e-7 * abs(float(φ[k])))  # small against the uncertainty, large against rounding
             J[:, column] = (self.at(φ + step).error_cov - self.at(φ - step).error_cov).ravel() / (2 * step[k])
         variance = np.einsum("ik,kl,il->i", J, self.parameters_cov[np.ix_(free, free)], J)
         return np.asarray(np.sqrt(np.maximum(variance, 0.0)).reshape(self.dim, self.dim))
 
     def unbias(self, predicted: ArrayLike) -> Floats:
-        """B⁻¹ (x̃ - b): predictions whose error is uncorrelated with the truth, of shape (d,) or (n, d) as given."""
+        """B⁻¹ (x̃ - b): predictions whose error is uncorrelated with the truth.
+
+        Args:
+            predicted: x̃, (d,) or (n, d).
+
+        Returns:
+            An array of the same shape.
+        """
         shape = (self.dim,) if checks.regular("predicted", predicted).ndim < 2 else (None, self.dim)
         x = checks.floats("predicted", predicted, shape)
         same = identity_rows(self.slope) & (self.offset == 0)
@@ -155,8 +192,11 @@ class ErrorModel:
     def error_cov_in(self, mean: ArrayLike) -> Floats:
         """Σe in a log whose unbiased predictions have this mean, (d, d).
 
-        The error of a predicted class depends on the true class, Σe = Σ_i q_i V_i with the shares q of the classes in the log, which `mean`
-        estimates (negative shares count as none). For all other kinds this is `error_cov`.
+        The error of a predicted class depends on the true class: Σe = Σ_i q_i V_i with the class shares q in the log, which `mean`
+        estimates. Negative shares count as zero. For all other kinds this is `error_cov`.
+
+        Args:
+            mean: The mean of `unbias(predicted)` over the log, (d,).
         """
         m = checks.floats("mean", mean, (self.dim,))
         if self.parts:
@@ -166,42 +206,64 @@ class ErrorModel:
         q = np.maximum(m if self.prevalence.size == self.dim else np.append(1.0 - m.sum(), m), 0.0)
         if q.sum() == 0:
             checks.refuse("mean", "have a positive entry", checks.shown(np.asarray(mean)), "It is the mean of `unbias(predicted)`.")
-        return pulled_back(self.slope, mixed(class_means(self.offset, self.slope, q.size), q / q.sum()))
+        return pulled_back(self.slope, class_covariance(class_means(self.offset, self.slope, q.size), q / q.sum()))
 
     def covariances(self, variances: ArrayLike) -> Floats:
-        """Σe,t = diag(scale v_t) for the variances v that a prediction reports of itself: (n, d) -> (n, d, d)."""
+        """Σe,t = diag(scale v_t) for predictions that report the variances of their own errors, of a model made by `from_variances`.
+
+        Args:
+            variances: v, (n, d).
+
+        Returns:
+            The covariances, (n, d, d).
+        """
         if self.kind != "reported":
             checks.refuse("covariances", "be asked of a model made by from_variances", f"the kind {self.kind!r}", "Use error_cov.")
         v = non_negative("variances", variances, (None, self.dim))
         return np.asarray((self.scale * v)[:, :, None] * np.eye(self.dim))
 
     def describe(self, features: Sequence[str] | None = None) -> str:
-        """A few lines for people: what it is, how large the errors are, what was tested, and what to do. `features` names coordinates."""
-        return words.describe(self, self.features if features is None else names_of(features, self.dim))
+        """The model in a few lines: its kind, the size of the errors, the tests, and what to do.
+
+        Args:
+            features: Names of the d coordinates; by default those of the model, or their numbers.
+        """
+        return description.describe(self, self.features if features is None else names_of(features, self.dim))
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON; every number keeps every bit."""
-        from mebandit.measurement.stored import save  # which is about this class
+        """Write the model to a JSON file, without loss of precision.
+
+        Args:
+            path: The file to write.
+        """
+        from mebandit.measurement.files import save  # it imports this class
 
         save(self, checks.path("path", path))
 
     @classmethod
     def load(cls, path: str | Path) -> "ErrorModel":
-        """Read what `save` wrote, every part checked."""
-        from mebandit.measurement.stored import load
+        """Read a model that `save` wrote, and check every part of it.
+
+        Args:
+            path: The file to read.
+
+        Raises:
+            LogError: The file cannot be read, or is damaged.
+        """
+        from mebandit.measurement.files import load
 
         return load(checks.path("path", path))
 
 
 class Part(NamedTuple):
-    """A model of some coordinates of a joined one."""
+    """A model of some coordinates of a joined model."""
 
     model: ErrorModel
     places: Integers
-    """which these are"""
+    """the coordinates, in the order of the model's"""
 
     def parameters_in(self, d: int) -> Integers:
-        """Where the parameters of a model of d coordinates have those of this one."""
+        """The positions of this part's parameters among those of a model of d coordinates."""
         b, B, Ω = unstacked(np.arange(n_parameters(d), dtype=np.float64), d)  # their numbers in the places of the parameters
         own = np.ix_(self.places, self.places)
         return stacked(b[self.places], B[own], Ω[own]).astype(np.int64)
@@ -228,17 +290,22 @@ def side_by_side(parts: Sequence[Part], features: tuple[str, ...] = ()) -> Error
 
 
 def check_joinable(model: ErrorModel) -> None:
-    """Refuse what cannot be one of several."""
+    """Refuse a model that cannot be a part of a joined one."""
     if model.kind == "reported":
         remedy = "A log's error columns can be numbers for features with one variance (error_columns='0.3,variance')."
         checks.refuse("models", "be of one error covariance for all rounds", "one of reported variances", remedy)
     if model.is_doubted:
         remedy = "Make it without `assume`."
-        checks.refuse("models", "be used as their validation pairs say", f"one used as classical whose pairs say {model.verdict}", remedy)
+        checks.refuse(
+            "models",
+            "be used as the kind that their validation pairs show",
+            f"one used as classical whose pairs show {model.verdict}",
+            remedy,
+        )
 
 
 def _blocks(matrices: Sequence[tuple[Floats, Integers]]) -> Floats:
-    """One matrix that has each of these in its places, and zeros elsewhere."""
+    """The matrix with these blocks at their coordinates, and zeros elsewhere."""
     d = sum(len(places) for _, places in matrices)
     full = np.zeros((d, d))
     for matrix, places in matrices:
@@ -246,60 +313,10 @@ def _blocks(matrices: Sequence[tuple[Floats, Integers]]) -> Floats:
     return full
 
 
-def pulled_back(B: Floats, Ω: Floats) -> Floats:
-    """B⁻¹ Ω B⁻ᵀ; Ω itself where B is the identity."""
-    same = identity_rows(B)
-    if same.all():
-        return Ω.copy()
-    Σ = np.linalg.solve(B, np.linalg.solve(B, Ω).T)
-    Σ = (Σ + Σ.T) / 2
-    exact = same & (np.diag(Ω) == 0)
-    Σ[exact], Σ[:, exact] = 0.0, 0.0  # no error stays no error, rounding or not
-    return np.asarray(Σ)
-
-
-def identity_rows(B: Floats) -> Booleans:
-    return np.asarray((np.eye(len(B)) == B).all(axis=1))
-
-
-def mixed(p: Floats, q: Floats) -> Floats:
-    """Ω = Σ_i q_i (diag(p_i) - p_i p_i') for predicted classes, p_i the i-th column of p."""
-    return np.asarray(np.diag(p @ q) - (p * q) @ p.T)
-
-
-def class_means(b: Floats, B: Floats, classes: int) -> Floats:
-    """p, a column E[x̃ | class] for each class, the reference class first if there is one: b, and b + B e_i."""
-    return B if classes == b.size else np.column_stack([b, B + b[:, None]])
-
-
-def of_classes(p: Floats) -> tuple[Floats, Floats]:
-    """b and B of which p are the class means."""
-    return (np.zeros(len(p)), p) if p.shape[0] == p.shape[1] else (p[:, 0], np.ascontiguousarray(p[:, 1:] - p[:, :1]))
-
-
-def stacked(b: Floats, B: Floats, Ω: Floats) -> Floats:
-    """(b, B row by row, upper triangle of Ω row by row), for one model or for one contribution per subject in front."""
-    d = b.shape[-1]
-    rows, columns = np.triu_indices(d)
-    return np.concatenate([b, B.reshape(*b.shape[:-1], d * d), Ω[..., rows, columns]], axis=-1)
-
-
-def unstacked(vector: Floats, d: int) -> tuple[Floats, Floats, Floats]:
-    """b, B and Ω of d coordinates, from what `stacked` makes of them."""
-    Ω = np.zeros((d, d))
-    Ω[np.triu_indices(d)] = vector[d + d * d :]
-    return vector[:d], vector[d : d + d * d].reshape(d, d), np.triu(Ω) + np.triu(Ω, 1).T
-
-
-def n_parameters(d: int) -> int:
-    """The length of what `stacked` makes of a model of d coordinates."""
-    return d + d * d + d * (d + 1) // 2
-
-
 def make_model(
     kind: str, Ω: Floats, *, b: Floats | None = None, B: Floats | None = None, root: Floats | None = None, **rest: Any
 ) -> ErrorModel:
-    """A model, its defaults filled in; `root` is F with F F' the covariance of its parameters, (size, anything)."""
+    """An error model with defaults filled in; `root` is F with F F' the covariance of its parameters, (size, any number of columns)."""
     d = len(Ω)
     usual: dict[str, Any] = {
         "parameters_cov": np.zeros((n_parameters(d), n_parameters(d))) if root is None else root @ root.T,
@@ -318,13 +335,8 @@ def make_model(
     )
 
 
-def reliability_of(truth_variance: Floats, Σ: Floats) -> Floats:
-    """Var x / (Var x + Σe) by coordinate; 1 where there is no error."""
-    total = truth_variance + np.diag(Σ)
-    return np.divide(truth_variance, total, out=np.ones(len(Σ)), where=np.diag(Σ) > 0)
-
-
 def non_negative(what: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Floats:
+    """An array of numbers of at least 0; a shape with None has any length there."""
     v = checks.floats(what, value, shape)
     if (v < 0).any():
         i, j = (int(k) for k in np.argwhere(v < 0)[0])

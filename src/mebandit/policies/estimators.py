@@ -4,7 +4,7 @@ With a weight w_t for every round, the estimators without pseudo-outcomes solve
 
     (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r
 
-and differ in w and in the error covariance C that is taken out. `mebandit.estimation.estimators` has the same methods for stored logs.
+and differ in w and in the error covariance C that is taken out. `mebandit.estimation.methods` has the same methods for stored logs.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from mebandit import checks
-from mebandit.estimation.estimators import GUARDS
+from mebandit.estimation.methods import GUARDS
 from mebandit.kernels import layout
 from mebandit.policies.component import Component
 from mebandit.policies.contexts import BestLinear

@@ -14,7 +14,7 @@ import numpy as np
 from mebandit import checks, kernels, schedules
 from mebandit.environments.base import Environment, tape_of
 from mebandit.environments.gaussian import Gaussian
-from mebandit.live.history import Log
+from mebandit.estimation.history import History
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
 from mebandit.policies.base import advance, label
 from mebandit.runtime.progress import Show, compiling_notice, progress_bar
@@ -22,7 +22,7 @@ from mebandit.runtime.workers import Workers, hired
 from mebandit.schedules import Schedule
 from mebandit.simulation import gpu
 from mebandit.simulation.results import Results
-from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape, Written
+from mebandit.values import Floats, Integers, Observation, Round, Stretch, Tape
 
 BLOCK = 2048
 """rounds per piece of tape"""
@@ -46,7 +46,7 @@ class Trajectory:
         self.records = np.zeros((record_at.size, 3))
         self.arm_errors = np.full((record_at.size, policy.n_actions), np.nan)
 
-    def play(self, tape: Tape, start: int, benchmark: Floats, written: Written | None = None) -> None:
+    def play(self, tape: Tape, start: int, benchmark: Floats, written: History | None = None) -> None:
         """Go on through one block of tape, whose first round is start + 1; what is seen and done goes into `written`."""
         if type(self.policy) is LinearPolicy:
             nothing = blank(0, self.policy.n_actions, self.policy.dim)
@@ -54,7 +54,7 @@ class Trajectory:
         else:
             self._play_stepwise(tape, start, benchmark, written)
 
-    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: Written) -> None:
+    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: History) -> None:
         k, p = policy.n_actions, policy.n_features
         times = np.arange(start + 1, start + tape.noise.size + 1)
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
@@ -74,7 +74,7 @@ class Trajectory:
             room,
         )
 
-    def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats, written: Written | None) -> None:
+    def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats, written: History | None) -> None:
         """The same loop in Python, for a policy of any class: observe, decide, reward, learn, record."""
         x, predicted = np.empty(tape.context.shape[1]), np.empty(tape.context.shape[1])
         for b in range(tape.noise.size):
@@ -103,14 +103,17 @@ class Trajectory:
         self.recorded += 1
 
 
-def blank(rounds: int, n_actions: int, dim: int) -> Written:
+def blank(rounds: int, n_actions: int, dim: int) -> History:
     """Room for some rounds."""
-    return Written(np.empty((rounds, dim)), np.empty(rounds, dtype=np.int64), np.empty((rounds, n_actions)), np.empty(rounds))
-
-
-def _part(written: Written, block: slice) -> Written:
-    """The room for the rounds of a block."""
-    return Written(written.predicted[block], written.actions[block], written.propensities[block], written.rewards[block])
+    return History(
+        decision=np.arange(1, rounds + 1),
+        predicted=np.empty((rounds, dim)),
+        error_cov=np.empty((rounds, dim, dim)),
+        allowed=np.empty((rounds, n_actions), dtype=np.bool_),
+        actions=np.empty(rounds, dtype=np.int64),
+        propensities=np.empty((rounds, n_actions)),
+        rewards=np.empty(rounds),
+    )
 
 
 class Played(NamedTuple):
@@ -260,10 +263,10 @@ def check_room(policies: int, replicates: int, times: int, n_actions: int) -> No
         checks.refuse("replicates", "be so few that the results fit into memory", f"{replicates:,}, for {8 * numbers / 2**30:,.0f} GiB")
 
 
-def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed: int, replicate: int = 0, cell: int = 0) -> Log:
+def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed: int, replicate: int = 0, cell: int = 0) -> History:
     """The log that a policy leaves in one replicate: the very rounds that `simulate` plays for this seed, replicate and cell.
 
-    It is what `read_journal` gives for a live trial: its arrays go into `estimate`, its `to_arrow` into `fit`.
+    It is what `read_journal` returns for a live trial: `fit`, `estimate` and `Log` take it as it is.
 
     >>> import mebandit as mb
     >>> log = mb.simulate_log(mb.environments.Gaussian(error_cov=1.0), mb.meb(2, 5, floor=0.2), horizon=5000, seed=1)
@@ -275,16 +278,16 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
     horizon = checks.integer("horizon", horizon, 1, LONGEST)
     seed, cell = checks.integer("seed", seed, 0, 2**63 - 1), checks.integer("cell", cell, 0, 2**32 - 1)
     replicate = checks.integer("replicate", replicate, 0, 2**32 - 2)
-    k, d = environment.n_actions, environment.dim
-    written, error_cov, allowed = blank(horizon, k, d), np.empty((horizon, d, d)), np.empty((horizon, k), dtype=np.bool_)
+    written = blank(horizon, environment.n_actions, environment.dim)
     trajectory = Trajectory(policy, np.empty(0, dtype=np.int64))
     for start in range(0, horizon, BLOCK):
         block = slice(start, min(start + BLOCK, horizon))
+        room = written.part(block)
         tape = tape_of(environment, Stretch(seed, cell, replicate, block.start, block.stop))
-        trajectory.play(tape, start, np.zeros(tape.noise.size), _part(written, block))
-        error_cov[block] = tape.error_cov[tape.component % len(tape.error_cov)]
-        allowed[block] = tape.allowed
-    return Log(np.arange(1, horizon + 1), written.predicted, error_cov, allowed, written.actions, written.propensities, written.rewards)
+        trajectory.play(tape, start, np.zeros(tape.noise.size), room)
+        room.error_cov[:] = tape.error_cov[tape.component % len(tape.error_cov)]
+        room.allowed[:] = tape.allowed
+    return written
 
 
 def compile_ahead(progress: bool | None = None) -> None:

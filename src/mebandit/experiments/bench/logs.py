@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mebandit.analysis.inference import fit
-from mebandit.estimation.estimators import METHODS
+from mebandit.analysis.fit import fit
+from mebandit.estimation.methods import METHODS, Method
 from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, Worker, in_turns, peak_megabytes, timed
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -77,7 +77,7 @@ def read_whole(path: Path) -> None:
     pq.read_table(path, columns=NEEDED)
 
 
-def fit_with(*methods: str, smooth: bool = False) -> Callable[[Path], None]:
+def fit_with(*methods: Method, smooth: bool = False) -> Callable[[Path], None]:
     """A function that analyses the log of one of the two policies."""
     suffix = "_smooth" if smooth else ""
 

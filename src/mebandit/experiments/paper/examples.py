@@ -9,8 +9,10 @@ import numpy as np
 
 from mebandit import __version__, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
-from mebandit.estimation import estimators
+from mebandit.estimation.equations import normal_equations
+from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.moments import Rounds, crossproducts, no_rounds, pack, unpack
+from mebandit.estimation.solving import solve
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, digest, simulated
@@ -105,15 +107,15 @@ class ThresholdCell:
 def _estimates(rounds: Rounds, times: Any, method: str) -> Floats:
     """θ̂_0 after each of `times` rounds, without ridge and guard; NaN until both actions have been taken."""
     products, begun, found = no_rounds(2, 1), 0, np.full(times.size, np.nan)
-    error_cov, correction, no_beta = unpack(rounds.errors[0], 1), estimators.RECIPES[method][1], np.zeros((2, 2))
+    error_cov, correction, no_beta = unpack(rounds.errors[0], 1), RECIPES[method][1], np.zeros((2, 2))
     for i, end in enumerate(times):
         parts: list[Any] = [part[begun:end] if len(part) == rounds.rewards.size else part for part in rounds]
         piece = Rounds(*parts)._replace(predicted=rounds.predicted[:, begun:end].copy())
         products = products.merge(crossproducts(piece, 2, varying=False))
         begun = int(end)
         if products.rounds.min() > 0:
-            sums = estimators.normal_equations(products, method, error_cov=error_cov, intercept=False, beta=no_beta)
-            found[i] = estimators.solve(sums, correction=correction, guard="never").theta[0, 0]
+            sums = normal_equations(products, method, error_cov=error_cov, intercept=False, beta=no_beta)
+            found[i] = solve(sums, correction=correction, guard="never").theta[0, 0]
     return found
 
 

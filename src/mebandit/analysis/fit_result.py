@@ -1,0 +1,115 @@
+"""What `fit` returns: the estimates by every method, their sensitivity to Σe, and the diagnostics."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mebandit.analysis.diagnostics.finding import Finding
+from mebandit.analysis.plain import without_nan
+from mebandit.estimation.correction import Correction
+from mebandit.estimation.methods import PREFERRED
+from mebandit.estimation.result import Contrast, Estimate
+from mebandit.values import Booleans, Floats
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The result of `fit`: estimates by every method, their sensitivity to Σe, and diagnostics."""
+
+    estimates: dict[str, Estimate]
+    """by method"""
+    features: tuple[str, ...]
+    rounds: int
+    units: int
+    """number of clusters for the standard errors; 0: rounds are independent"""
+    faults: int
+    """rows that were set aside"""
+    sensitivity: dict[str, dict[float, Floats]]
+    """θ (K, d) by method and multiple of Σe; NaN where there is no solution"""
+    intercept_sensitivity: dict[str, dict[float, Floats]]
+    """the same of the intercepts, (K,); zero unless they were fitted"""
+    sensitivity_guarded: dict[str, dict[float, Booleans]]
+    """which of these are stabilised (Fuller-type) estimates, (K,)"""
+    diagnostics: tuple[Finding, ...]
+    error: Correction
+    mean_reward: float
+    propensity_histogram: Floats
+    """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_actions(self) -> int:
+        return len(next(iter(self.estimates.values())).theta)
+
+    @property
+    def best(self) -> Estimate:
+        """The estimate to read first: dr, else meb, else what there is."""
+        return next(self.estimates[method] for method in PREFERRED if method in self.estimates)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict among the diagnostics: "green", "yellow" or "red"."""
+        return self.diagnostics[0].verdict
+
+    def __str__(self) -> str:
+        from mebandit.analysis.fit_page import describe  # which is about this class
+
+        return describe(self)
+
+    def to_plain(self, level: float = 0.95) -> dict[str, Any]:
+        """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
+        contrasts = {
+            f"{a}-{b}": {method: _contrast_plain(found.contrast(a, b), level) for method, found in self.estimates.items()}
+            for a in range(self.n_actions)
+            for b in range(a)
+        }
+        plain = {
+            "format": "mebandit-fit",
+            "version": 1,
+            "rounds": self.rounds,
+            "units": self.units,
+            "rows_set_aside": self.faults,
+            "n_actions": self.n_actions,
+            "features": list(self.features),
+            "mean_reward": self.mean_reward,
+            "error": self.error.to_plain(),
+            "level": level,
+            "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
+            "contrasts": contrasts,
+            "sensitivity": _scales_plain(self.sensitivity),
+            "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
+            "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),
+            "diagnostics": [finding._asdict() for finding in self.diagnostics],
+            "settings": self.settings,
+        }
+        return dict(without_nan(plain))
+
+    def to_json(self, level: float = 0.95) -> str:
+        return json.dumps(self.to_plain(level), allow_nan=False, indent=2)
+
+
+def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
+    return {
+        "theta": found.theta.tolist(),
+        "std_error": found.std_error.tolist(),
+        "interval": found.interval(level).tolist(),
+        "intercept": found.intercept.tolist(),
+        "intercept_std_error": found.intercept_std_error.tolist(),
+        "guarded": found.guarded.tolist(),
+        "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
+    }
+
+
+def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
+    return {
+        "theta": found.theta.tolist(),
+        "std_error": found.std_error.tolist(),
+        "interval": found.interval(level).tolist(),
+        "intercept": found.intercept,
+        "intercept_std_error": found.intercept_std_error,
+    }
+
+
+def _scales_plain(by_method: Mapping[str, Mapping[float, Floats | Booleans]]) -> dict[str, Any]:
+    return {method: {f"{scale:g}": found.tolist() for scale, found in by_scale.items()} for method, by_scale in by_method.items()}

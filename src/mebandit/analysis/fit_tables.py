@@ -1,0 +1,128 @@
+"""The tables of an analysis."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mebandit.analysis.fit_result import Analysis
+from mebandit.estimation.result import Contrast, Estimate
+from mebandit.reports.table import Table
+from mebandit.values import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def digits(value: float, std_error: float) -> str:
+    """A number with as many digits as its standard error supports: down to its second."""
+    if not np.isfinite(value):
+        return "-"
+    if not (np.isfinite(std_error) and std_error > 0):
+        return f"{value:.3f}"
+    last = int(np.floor(np.log10(std_error))) - 1
+    if last >= -6 or value == 0:
+        return f"{value:.{min(max(-last, 0), 6)}f}"
+    return f"{value:.{int(np.clip(np.floor(np.log10(abs(value))) - last, 0, 6))}e}"
+
+
+def pair(value: float, std_error: float) -> str:
+    """A number above its standard error."""
+    return f"{digits(value, std_error)}\n±{digits(std_error, std_error)}"
+
+
+def contrasts_of(analysis: Analysis) -> list[tuple[int, int]]:
+    """Which differences between actions are shown: all if there are few actions, else those with action 0."""
+    k = analysis.n_actions
+    return [(a, b) for a in range(k) for b in range(a)] if k <= 3 else [(a, 0) for a in range(1, k)]
+
+
+def coefficients(analysis: Analysis) -> Table:
+    """θ ± its standard error, a row for each action and feature, a column for each method."""
+    rows = []
+    for a in range(analysis.n_actions):
+        found = [fitted(e, a) for e in analysis.estimates.values()]
+        for i, name in enumerate(names_of(analysis)):
+            rows.append([str(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
+    return Table(["action", "feature", *analysis.estimates], rows)
+
+
+def names_of(analysis: Analysis) -> list[str]:
+    """Of all that was fitted for an action."""
+    return [*(["(intercept)"] if analysis.best.has_intercept else []), *analysis.features]
+
+
+def fitted(found: Estimate, a: int) -> tuple[Floats, Floats]:
+    """What was fitted for action a, the intercept first if there is one, and standard errors."""
+    first = 0 if found.has_intercept else 1
+    return np.r_[found.intercept[a], found.theta[a]][first:], np.r_[found.intercept_std_error[a], found.std_error[a]][first:]
+
+
+def difference(found: Estimate, a: int, b: int) -> tuple[Floats, Floats]:
+    """The same for action a less action b."""
+    first, c = 0 if found.has_intercept else 1, found.contrast(a, b)
+    return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:]
+
+
+def at_scales(analysis: Analysis, method: str) -> dict[float, Floats]:
+    """What a method fits for all actions with each multiple of Σe, (K, p)."""
+    first, levels = 0 if analysis.best.has_intercept else 1, analysis.intercept_sensitivity[method]
+    return {scale: np.c_[levels[scale], theta][:, first:] for scale, theta in analysis.sensitivity[method].items()}
+
+
+def interval_ends(found: tuple[Floats, Floats], level: float) -> Floats:
+    """The normal interval of each, (p, 2)."""
+    return Contrast(*found).interval(level)
+
+
+def contrasts(analysis: Analysis, level: float) -> Table:
+    """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval that excludes
+    zero, ? a stabilised estimate."""
+    best, rows = analysis.best, []
+    others = [method for method in analysis.estimates if method != best.method]
+    for a, b in contrasts_of(analysis):
+        theta, error = difference(best, a, b)
+        values = [difference(analysis.estimates[method], a, b)[0] for method in others]
+        for i, (name, ends) in enumerate(zip(names_of(analysis), interval_ends((theta, error), level), strict=True)):
+            mark = " ?" if best.guarded[[a, b]].any() else "" if not ends[0] * ends[1] > 0 else " *"
+            interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}"
+            rows.append([f"{a} - {b}", name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)])
+    return Table(["actions", "feature", best.method, f"{100 * level:g} % interval", *others], rows)
+
+
+def sensitivity(analysis: Analysis) -> Table:
+    """How every difference between actions would change with other multiples of Σe; ? marks stabilised estimates."""
+    best, rows = analysis.best, []
+    by_scale, guarded = at_scales(analysis, best.method), analysis.sensitivity_guarded[best.method]
+    for a, b in contrasts_of(analysis):
+        se = difference(best, a, b)[1]
+        marks = [" ?" if own[[a, b]].any() else "" for own in guarded.values()]
+        for i, name in enumerate(names_of(analysis)):
+            values = [digits(found[a, i] - found[b, i], se[i]) + mark for found, mark in zip(by_scale.values(), marks, strict=True)]
+            rows.append([f"{a} - {b}", name, *values])
+    return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
+
+
+def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
+    """Estimates, contrasts, sensitivity and diagnostics as tidy tables, by name."""
+    import pandas as pd
+
+    estimates, differences, scales = [], [], []
+    for method, e in analysis.estimates.items():
+        by_scale = at_scales(analysis, method)
+        for a in range(analysis.n_actions):
+            found = fitted(e, a)
+            rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
+            estimates += [[method, a, name, value, se, *ends] for name, value, se, ends in rows]
+            for i, name in enumerate(names_of(analysis)):
+                scales += [[method, a, name, scale, found[a, i]] for scale, found in by_scale.items()]
+            for b in range(a):
+                found = difference(e, a, b)
+                rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
+                differences += [[method, a, b, name, value, se, *ends] for name, value, se, ends in rows]
+    ends = ["theta", "std_error", "low", "high"]
+    return {
+        "estimates": pd.DataFrame(estimates, columns=["method", "action", "feature", *ends]),
+        "contrasts": pd.DataFrame(differences, columns=["method", "action", "minus", "feature", *ends]),
+        "sensitivity": pd.DataFrame(scales, columns=["method", "action", "feature", "multiple_of_error_cov", "theta"]),
+        "diagnostics": pd.DataFrame([f[:3] for f in analysis.diagnostics], columns=["name", "verdict", "sentence"]),
+    }

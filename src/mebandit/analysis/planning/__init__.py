@@ -1,0 +1,1 @@
+"""How many rounds a trial needs."""

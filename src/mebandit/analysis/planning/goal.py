@@ -1,0 +1,141 @@
+"""What a trial is for, and how many rounds that takes for a given variance."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from mebandit import checks, kernels
+from mebandit.values import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What a trial is for: an interval of a wanted half-width, or a test of wanted power."""
+
+    coefficient: int
+    action: int
+    baseline: int | None
+    """the coefficient of θ_action - θ_baseline; None: of θ_action"""
+    feature: str
+    """what the coefficient is of, where that has a name"""
+    half_width: float | None
+    effect: float
+    """δ, the true value of the coefficient; a test with power asks whether it is 0"""
+    power: float
+    level: float
+
+    @property
+    def alpha(self) -> float:
+        """The level of the test, 1 less that of the interval."""
+        return 1.0 - self.level
+
+    @property
+    def tests(self) -> bool:
+        return self.half_width is None
+
+    @property
+    def target(self) -> float:
+        return self.power if self.half_width is None else self.half_width
+
+    @property
+    def name(self) -> str:
+        of = self.feature or self.coefficient
+        return f"θ_{self.action}[{of}]" + ("" if self.baseline is None else f" - θ_{self.baseline}[{of}]")
+
+    def part(self, V: Floats) -> float:
+        """The variance of this coefficient in a (K, d, K, d) variance."""
+        a, b, j = self.action, self.baseline, self.coefficient
+        return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
+
+    def rounds(self, V: float, target: float | None = None, fixed: float = 0.0) -> int:
+        """The smallest n with z s <= half-width, or with (z + z_power) s <= |δ|, s² = V/n + fixed, z the (1 + level)/2 quantile.
+
+        0 if there is none."""
+        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
+        allowed = (self.effect / (z + quantile(aim))) ** 2 if self.tests else (aim / z) ** 2
+        return max(1, math.ceil(V / (allowed - fixed) * (1 - 1e-12))) if allowed > fixed else 0
+
+    def reached(self, V: float, n: float, fixed: float = 0.0) -> float:
+        """The half-width, or the power, that n rounds give."""
+        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n + fixed)
+        if not self.tests:
+            return z * se
+        return chance_below(abs(self.effect) / se - z) + chance_below(-abs(self.effect) / se - z)
+
+
+def quantile(probability: float) -> float:
+    """Of the standard normal distribution."""
+    return float(kernels.normal_quantile(probability))
+
+
+def chance_below(x: float) -> float:
+    """That a standard normal variate is below x."""
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def design_effect(rounds_per_user: float, correlation: float) -> float:
+    """1 + (m - 1) ρ: by how much the variance grows if the m rounds of a user have scores with intraclass correlation ρ."""
+    m = checks.number("rounds_per_user", rounds_per_user, "be a number of at least 1", 1.0)
+    rho = checks.number("correlation", correlation, "be an intraclass correlation from 0 to 1", 0.0, 1.0)
+    if rho > 0 and m == 1:
+        checks.refuse("correlation", "go with rounds_per_user above 1", f"{rho:g} with one round per user")
+    return 1.0 + (m - 1.0) * rho
+
+
+class GoalOptions(TypedDict, total=False):
+    """The keywords of `plan` that say what the trial is for."""
+
+    half_width: float | None
+    """wanted half-width of the interval; None (default): a test of wanted power"""
+    power: float
+    """wanted power of the two-sided test that the coefficient is 0 (default 0.8)"""
+    level: float
+    """confidence level of the interval; the test has the level 1 - this (default 0.95)"""
+    effect: float | None
+    """true value of the coefficient; None (default): that of `theta`, or the pilot's estimate"""
+    coefficient: int | str
+    """the feature, by number from 0 (default 0), or by its name in the pilot"""
+    action: int
+    """the action (default 1)"""
+    baseline: int | None
+    """the action to compare it with (default 0); None: the coefficient of θ_action itself"""
+
+
+def goal_of(
+    *,
+    half_width: float | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+    effect: float | None = None,
+    coefficient: int | str = 0,
+    action: int = 1,
+    baseline: int | None = 0,
+) -> Goal:
+    """What is asked for, as far as it can be checked without the world."""
+    if half_width is not None:
+        half_width = checks.number("half_width", half_width, "be a number above 0", 1e-300)
+    elif effect is not None and checks.number("effect", effect) == 0:
+        checks.refuse("effect", "differ from 0, to be found", "0", "Ask for a half_width instead.")
+    if baseline is not None and checks.integer("baseline", baseline, 0) == checks.integer("action", action, 0):
+        checks.refuse("baseline", "differ from action", f"{baseline} for both", "For θ of the action itself: baseline=None.")
+    return Goal(
+        coefficient=0 if isinstance(coefficient, str) and coefficient else checks.integer("coefficient", coefficient, 0),
+        feature=coefficient if isinstance(coefficient, str) else "",
+        action=checks.integer("action", action, 0),
+        baseline=baseline,
+        half_width=half_width,
+        effect=float("nan") if effect is None else checks.number("effect", effect),
+        power=checks.number("power", power, "be between 0.05 and 0.9999", 0.05, 0.9999),
+        level=checks.number("level", level, "be between 0.5 and 1, as 0.95 for 95 %", 0.5, 1 - 1e-9),
+    )
+
+
+def with_effect(goal: Goal, theta: Floats, given: float | None) -> Goal:
+    """The goal with the effect that the world has."""
+    own, j = theta[:, goal.coefficient], goal.coefficient
+    effect = float(own[goal.action] - (0.0 if goal.baseline is None else own[goal.baseline]))
+    if given is not None and abs(effect - given) > 1e-9 * max(1.0, abs(given)):
+        checks.refuse("effect", f"be that of theta in coefficient {j}, {effect:g}", f"{given:g}", "Give one of the two.")
+    if goal.tests and effect == 0:
+        checks.refuse("theta", f"have {goal.name} other than 0, to be found", "0", "Ask for a half_width instead.")
+    return replace(goal, effect=effect)

@@ -1,0 +1,180 @@
+"""What `plan` returns: a number of rounds, why that number, and how it is shown."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mebandit.analysis.plain import without_nan
+from mebandit.analysis.planning.formulas import Design
+from mebandit.analysis.planning.goal import Goal, quantile
+from mebandit.reports.figures import save_figure
+from mebandit.reports.page import Page
+from mebandit.reports.table import Table
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+POWERS = (0.7, 0.8, 0.9, 0.95)
+WIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0)
+"""multiples of the wanted half-width, for the table"""
+LONGEST, LARGEST = 500_000, 2e7
+"""trials of more rounds, or of more numbers in their Σe,t, are not simulated"""
+
+
+class Check(NamedTuple):
+    """What simulated trials of some number of rounds gave, with Monte-Carlo standard errors."""
+
+    rounds: int
+    replicates: int
+    power: float
+    power_se: float
+    half_width: float
+    half_width_se: float
+    coverage: float
+    coverage_se: float
+    unidentified: int
+    """trials in which θ was not identified; they count as not significant and not covering"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A number of rounds for a trial, and the reasons for it."""
+
+    rounds: int
+    """the planned number: that of the formula, raised if simulated trials fell short"""
+    formula: int
+    """by formula alone"""
+    worst: int | None
+    """by formula if every action always had the floor's probability: an upper bound for any policy with this floor"""
+    simulated: tuple[Check, ...]
+    """by number of rounds; empty if nothing was simulated"""
+    goal: Goal
+    method: str
+    variance: float
+    """n times the squared standard error, design effect included"""
+    design_effect: float
+    design: Design | None
+    """None: from a pilot"""
+    pilot_rounds: int = 0
+    pilot_units: int = 0
+    fixed: float = 0.0
+    """the part of the squared standard error that comes from the error model of the pilot, which more rounds do not reduce"""
+
+    @property
+    def at_rounds(self) -> Check | None:
+        """What simulated trials of `rounds` rounds gave."""
+        n = independent(self.rounds, self.design_effect)
+        return next((check for check in self.simulated if check.rounds == n), None)
+
+    def describe(self) -> str:
+        """The plan in words."""
+        words = [self._asked, self._found]
+        if self.design_effect > 1:
+            words.append(f"A design effect of {self.design_effect:.2f} for correlated rounds within users is included.")
+        check = self.at_rounds
+        if check is not None:
+            words.append(_in_words(check, self))
+        elif self.design is None:
+            if self.fixed > 0:
+                least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+                words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
+            words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
+        else:
+            words.append(
+                "No trials were simulated."
+                if can_be_simulated(self.rounds, self.design.dim)
+                else "Trials of that many rounds are too long to be simulated."
+            )
+        return " ".join(words)
+
+    @property
+    def _asked(self) -> str:
+        goal = self.goal
+        if goal.tests:
+            return f"To detect {goal.name} = {goal.effect:g} at level {goal.alpha:g} with power {goal.power:g}, estimated by {self.method}:"
+        return (
+            f"For a {100 * (1 - goal.alpha):g} % interval of {goal.name} with half-width {goal.half_width:g}, estimated by {self.method}:"
+        )
+
+    @property
+    def _found(self) -> str:
+        source = "by formula" if self.design is not None else f"from a pilot of {self.pilot_rounds:,} rounds"
+        if self.pilot_units:
+            units = max(-(-self.rounds * self.pilot_units // self.pilot_rounds), 2)  # one says nothing of the spread between them
+            source += f" of {self.pilot_units:,} participants: about {units:,} participants with the pilot's number of rounds each"
+        raised = (
+            "" if self.rounds == self.formula else f" ({self.formula:,} {source}; raised because simulated trials fell short of the goal)"
+        )
+        bound = "" if self.worst is None else f" If every action always had the floor's probability, {self.worst:,} rounds would be needed."
+        return f"{self.rounds:,} rounds{raised or ' ' + source}.{bound}"
+
+    def needed(self) -> Table:
+        """Rounds for several powers or half-widths, by formula times what the simulation added."""
+        goal, raised = self.goal, self.rounds / self.formula
+        aims = sorted({*POWERS, goal.power}) if goal.tests else [goal.target * m for m in WIDTHS]
+        counts = [goal.rounds(self.variance, aim, self.fixed) for aim in aims]
+        rows = [[f"{aim:.3g}", *(f"{round(n):,}" if n else "never" for n in (m, m * raised))] for aim, m in zip(aims, counts, strict=True)]
+        best = {(i, j) for i, aim in enumerate(aims) if aim == goal.target for j in range(3)}
+        return Table(["power" if goal.tests else "half-width", "rounds by formula", "rounds to plan for"], rows, best)
+
+    def checked(self) -> Table:
+        """The simulated trials."""
+        rows = []
+        for c in self.simulated:
+            expected = self.goal.reached(self.variance, c.rounds * self.design_effect, self.fixed)
+            found, se = (c.power, c.power_se) if self.goal.tests else (c.half_width, c.half_width_se)
+            shown = [f"{found:.3g} ± {se:.2g}", f"{100 * c.coverage:.1f} ± {100 * c.coverage_se:.1f}"]
+            rows.append([f"{c.rounds:,}", f"{expected:.3g}", *shown])
+        what = "power" if self.goal.tests else "half-width"
+        rounds = "rounds" if self.design_effect == 1 else "independent rounds"
+        return Table([rounds, f"{what} by formula", f"{what} simulated", "coverage, %"], rows)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        goal = {name: getattr(self.goal, name) for name in self.goal.__dataclass_fields__}
+        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "pilot_units", "fixed")
+        plain = {name: getattr(self, name) for name in same}
+        found = {"format": "mebandit-plan", "version": 1, "goal": goal} | plain | {"simulated": [c._asdict() for c in self.simulated]}
+        return dict(without_nan(found))
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_plain(), allow_nan=False, indent=2)
+
+    def plot(self, *, path: str | Path | None = None) -> "matplotlib.figure.Figure":
+        """Power or half-width against the number of rounds; saved if a path is given."""
+        from mebandit.analysis.planning.figure import draw  # which is about this class
+
+        figure = draw(self)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def page(self) -> Page:
+        """The plan as a report page."""
+        page = Page("How many rounds?").text(self.describe()).figure(self.plot()).heading("Rounds needed").table(self.needed())
+        if self.simulated:
+            page.heading("Simulated trials").table(self.checked())
+            page.text("± is one Monte-Carlo standard error. Each trial was run with the intended policy and analysed like a real one.")
+        return page
+
+
+def _in_words(check: Check, plan: Plan) -> str:
+    goal = plan.goal
+    trials = f"{check.replicates} simulated trials" + (f" of {check.rounds:,} independent rounds" if plan.design_effect > 1 else "")
+    covers = f"the coverage of the interval is {100 * check.coverage:.1f} ± {100 * check.coverage_se:.1f} %"
+    if goal.tests:
+        return f"In {trials} the power is {check.power:.3f} ± {check.power_se:.3f}, and {covers}."
+    return f"In {trials} the mean half-width is {check.half_width:.3g} ± {check.half_width_se:.2g}, and {covers}."
+
+
+def independent(rounds: int, design_effect: float) -> int:
+    """How many independent rounds say as much."""
+    return max(1, round(rounds / design_effect))
+
+
+def can_be_simulated(rounds: int, dim: int) -> bool:
+    """Whether trials of so many rounds are simulated."""
+    return rounds <= LONGEST and rounds * dim**2 <= LARGEST

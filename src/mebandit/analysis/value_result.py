@@ -1,0 +1,163 @@
+"""What `value` returns: the values of policies by three estimators, with intervals, and the differences between policies."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mebandit import checks, kernels
+from mebandit.analysis.linear_rule import LinearRule
+from mebandit.values import Floats
+
+ESTIMATORS = ("ips", "snips", "dr")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its standard error."""
+
+    value: float
+    std_error: float
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """A normal confidence interval."""
+        level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
+        half = float(kernels.normal_quantile(0.5 + level / 2)) * self.std_error
+        return self.value - half, self.value + half
+
+    def to_plain(self, level: float = 0.95) -> dict[str, Any]:
+        return {"value": self.value, "std_error": self.std_error, "interval": list(self.interval(level))}
+
+
+@dataclass(frozen=True)
+class Estimated(Figure):
+    """The value of a policy by one estimator, and its difference from the value of the logged policy."""
+
+    difference: Figure
+
+    def to_plain(self, level: float = 0.95) -> dict[str, Any]:
+        return super().to_plain(level) | {"difference": self.difference.to_plain(level)}
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What a policy would have earned per round."""
+
+    name: str
+    policy: Any
+    """as it was given; for a `Fitted` rule, the `LinearRule` that was estimated"""
+    estimates: dict[str, Estimated]
+    """by estimator: ips, snips, dr"""
+    logged: Figure
+    """the mean reward of the rounds: the value of the logged policy"""
+    rounds: int
+    units: int
+    """number of clusters for the standard errors; 0: rounds are independent"""
+    effective: float
+    """effective sample size (Σρ)²/Σρ²"""
+    largest_share: float
+    """the largest weight, as a share of Σρ"""
+    mean_weight: Figure
+    """mean of the weights ρ; its expectation is 1 - `unsupported`"""
+    unsupported: float
+    """mean probability that the policy gives to actions whose logged probability is 0"""
+    warnings: tuple[str, ...]
+    level: float = 0.95
+
+    @property
+    def best(self) -> Estimated:
+        """The estimate to read first: dr."""
+        return self.estimates["dr"]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Everything as JSON can hold it."""
+        plain = {
+            "estimates": {name: found.to_plain(self.level) for name, found in self.estimates.items()},
+            "logged": self.logged.to_plain(self.level),
+            "rounds": self.rounds,
+            "units": self.units,
+            "effective": self.effective,
+            "largest_share": self.largest_share,
+            "mean_weight": self.mean_weight.to_plain(self.level),
+            "unsupported": self.unsupported,
+            "warnings": list(self.warnings),
+        }
+        if isinstance(self.policy, LinearRule):
+            plain["theta"] = np.asarray(self.policy.theta).tolist()
+        return plain
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.rounds:,} rounds, effective sample size {self.effective:,.0f}"]
+        for name, found in self.estimates.items():
+            (low, high), more = found.interval(self.level), found.difference
+            below, above = more.interval(self.level)
+            difference = f"difference from the logged policy {more.value:+.4f} [{below:+.4f}, {above:+.4f}]"
+            lines.append(f"  {name:6s}{found.value:9.4f} [{low:.4f}, {high:.4f}]   {difference}")
+        return "\n".join([*lines, *(f"  Note: {words}" for words in self.warnings)])
+
+
+@dataclass(frozen=True, eq=False)
+class Values(Mapping[str, Value]):
+    """The values of several policies from the same rounds, by name."""
+
+    found: dict[str, Value]
+    faults: int
+    """rows that were set aside"""
+    moments: Floats = field(repr=False)
+    """Σ gg' over rounds or units, g = (1, r, and for every policy ρ, ρ r, y), r less its mean"""
+    influences: dict[tuple[str, str], Floats] = field(repr=False)
+    """ψ = influence'g by policy and estimator"""
+    first: int = 0
+    """the first row of the log, from 0, that is used for the values: rows before it were used to estimate the rule"""
+
+    def __getitem__(self, name: str) -> Value:
+        return self.found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def contrast(self, a: str, b: str, estimator: str = "dr") -> Figure:
+        """The difference in value between policies a and b, from the same rounds, so that common noise cancels.
+
+        Args:
+            a: The name of a policy.
+            b: The name of the policy to subtract.
+            estimator: "ips", "snips" or "dr" (default).
+        """
+        checks.one_of("estimator", estimator, ESTIMATORS)
+        for name in (a, b):
+            checks.one_of("policy", name, self.found)
+        c = self.influences[a, estimator] - self.influences[b, estimator]
+        value = self.found[a].estimates[estimator].value - self.found[b].estimates[estimator].value
+        return Figure(value, spread(c, self.moments, self.found[a].rounds))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Everything as JSON can hold it: policies.<name>.estimates.<estimator>.value, .std_error, .interval, .difference, ..."""
+        one = next(iter(self.found.values()))
+        return {
+            "format": "mebandit-value",
+            "version": 1,
+            "rounds": one.rounds,
+            "units": one.units,
+            "rows_set_aside": self.faults,
+            "first_row": self.first + 1,
+            "level": one.level,
+            "logged": one.logged.to_plain(one.level),
+            "policies": {name: found.to_plain() for name, found in self.found.items()},
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_plain(), allow_nan=False, indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.found.values()))
+
+
+def spread(c: Floats, moments: Floats, n: int) -> float:
+    """The standard error of a mean of ψ = c'g: sqrt(c'Mc)/n, M = Σ gg' over rounds or units."""
+    return float(np.sqrt(max(float(c @ moments @ c), 0.0)) / n)

@@ -1,0 +1,58 @@
+"""The finished rounds of a run as arrays: what a journal or a simulation leaves, and what estimates are computed from."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mebandit.runtime.files import whole_file
+from mebandit.values import Booleans, Floats, Integers
+
+
+class History(NamedTuple):
+    """The T finished rounds of a live or a simulated run as arrays, in the order in which they were learned.
+
+    `mebandit.fit`, `mebandit.estimate` and `mebandit.Log` take it as it is.
+    """
+
+    decision: Integers
+    """the id of each decision, (T,)"""
+    predicted: Floats
+    """x̃_t, (T, d)"""
+    error_cov: Floats
+    """Σ_e,t, as the policy was told, (T, d, d)"""
+    allowed: Booleans
+    """which actions could be taken, (T, K)"""
+    actions: Integers
+    """a_t, (T,)"""
+    propensities: Floats
+    """π_t(·), zero where not allowed, (T, K)"""
+    rewards: Floats
+    """r_t, (T,)"""
+
+    def part(self, rounds: slice) -> "History":
+        """Some of the rounds, as views."""
+        return History._make(array[rounds] for array in self)
+
+    def to_arrow(self) -> Any:
+        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i)."""
+        import pyarrow as pa
+
+        n, d = self.predicted.shape
+        k = self.propensities.shape[1]
+        columns: dict[str, Any] = {"decision": self.decision}
+        columns |= {f"predicted_{i}": self.predicted[:, i] for i in range(d)}
+        columns |= {"action": self.actions, "propensity": self.propensities[np.arange(n), self.actions]}
+        columns |= {f"propensity_{a}": self.propensities[:, a] for a in range(k)}
+        columns |= {f"allowed_{a}": self.allowed[:, a] for a in range(k)}
+        columns |= {"reward": self.rewards}
+        columns |= {f"error_cov_{i}_{j}": self.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
+        return pa.table(columns)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen."""
+        import pyarrow.parquet as pq
+
+        table = self.to_arrow()
+        with whole_file(path) as file:
+            pq.write_table(table, file)

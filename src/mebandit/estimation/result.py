@@ -1,0 +1,137 @@
+"""`Estimate`: reward parameters with their uncertainty, the value that every estimation returns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mebandit import checks, kernels
+from mebandit.estimation.moments import Moments
+from mebandit.estimation.solving import Fit, condition
+from mebandit.kernels import layout
+from mebandit.values import Booleans, Floats
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference in parameters between two actions, θ_a - θ_b."""
+
+    theta: Floats
+    """θ_a - θ_b, (d,)"""
+    std_error: Floats
+    """its standard errors, (d,)"""
+    intercept: float = 0.0
+    """the difference of the intercepts; zero unless they were fitted"""
+    intercept_std_error: float = 0.0
+    """its standard error; zero unless intercepts were fitted"""
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals for θ_a - θ_b by the normal approximation.
+
+        Args:
+            level: Confidence level, between 0 and 1; 0.95 by default.
+
+        Returns:
+            Lower and upper ends, (d, 2).
+        """
+        return _interval(self.theta, self.std_error, level)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Reward parameters of every action, their uncertainty, and how they were found."""
+
+    theta: Floats
+    """θ, (K, d)"""
+    intercept: Floats
+    """the expected reward at context zero, (K,); zero unless intercepts were fitted"""
+    covariance: Floats
+    """covariance of all fitted coefficients, actions stacked, (K p, K p) with p = d, or d + 1 with the intercept first"""
+    method: str
+    """one of "ridge", "naive", "meb", "dr" and "rc"; a learner's may be "auto"."""
+    guarded: Booleans
+    """whether the estimate of each action is the stabilised (Fuller-type) one, because the method's matrix was not safely positive
+    definite, (K,)"""
+    diagnostics: dict[str, Floats]
+    """figures that tell whether the estimate can be trusted, by name.
+
+    Of each action, (K,): `rounds` in which it was taken; `n_effective`, the number of equally weighted rounds that carry the same
+    information, (Σ w)²/Σ w²; `smallest_eigenvalue` of the corrected Gram matrix per unit of weight; `condition`, the condition number of
+    that matrix with features scaled to a diagonal of one; `kappa`, the share of the error covariance that was subtracted. From
+    `mebandit.estimate` also `smallest_propensity`, the smallest probability with which the action was taken (NaN if it never was), and, of
+    each feature, (d,), `rounding_error`: its relative rounding error in double precision.
+    """
+    model_covariance: Floats | None = None
+    """the part of `covariance` that comes from an estimated error model; more rounds do not reduce it"""
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether intercepts were fitted."""
+        return len(self.covariance) > self.theta.size
+
+    @property
+    def std_error(self) -> Floats:
+        """Standard errors of θ, (K, d): sandwich estimates, valid also when earlier rounds decided which actions later rounds took."""
+        return self._std_errors[:, -self.theta.shape[1] :]
+
+    @property
+    def intercept_std_error(self) -> Floats:
+        """Standard errors of the intercepts, (K,); zero unless they were fitted."""
+        return self._std_errors[:, 0] if self.has_intercept else np.zeros(len(self.theta))
+
+    @property
+    def _std_errors(self) -> Floats:
+        """Of all fitted coefficients, (K, p); a variance that rounding made negative is 0."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0)).reshape(len(self.theta), -1)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals for θ by the normal approximation: θ ± z std_error.
+
+        Args:
+            level: Confidence level, between 0 and 1; 0.95 by default.
+
+        Returns:
+            Lower and upper ends, (K, d, 2).
+        """
+        return _interval(self.theta, self.std_error, level)
+
+    def contrast(self, a: int, b: int) -> Contrast:
+        """The difference in effect between two actions, θ_a - θ_b, with its standard errors.
+
+        Args:
+            a: An action, from 0 to K - 1.
+            b: The action to compare it with.
+        """
+        k, d = self.theta.shape
+        a, b = checks.integer("a", a, 0, k - 1), checks.integer("b", b, 0, k - 1)
+        blocks = self.covariance.reshape(k, self.covariance.shape[0] // k, k, -1)
+        spread = blocks[a, :, a] + blocks[b, :, b] - blocks[a, :, b] - blocks[b, :, a]
+        error = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        level, level_error = self.intercept[a] - self.intercept[b], error[0] if self.has_intercept else 0.0
+        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error))
+
+
+def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
+    level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
+    half = kernels.normal_quantile(0.5 + level / 2) * std_error
+    return np.stack([center - half, center + half], axis=-1)
+
+
+def assembled(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool, counted: Floats) -> Estimate:
+    """The estimate of a method from what was solved; `counted` are the rounds in which each action was taken, (K,)."""
+    with np.errstate(over="ignore"):
+        per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
+    per_weight = np.clip(per_weight, -1e300, 1e300)
+    return Estimate(
+        theta=fit.theta[:, int(intercept) :],
+        intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
+        covariance=covariance,
+        method=method,
+        guarded=fit.report == layout.GUARDED,
+        diagnostics={
+            "rounds": counted,
+            "n_effective": moments.n_effective,
+            "smallest_eigenvalue": np.linalg.eigvalsh(per_weight)[:, 0].astype(np.float64),
+            "condition": condition(fit.matrix),
+            "kappa": fit.kappa,
+        },
+    )
