@@ -38,7 +38,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             page = written(path.read_text(encoding="utf-8"))
         path.write_text(page, encoding="utf-8")
-        print(os.path.relpath(path))
+        print(os.path.relpath(path), flush=True)
 
 
 if __name__ == "__main__":

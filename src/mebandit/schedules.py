@@ -147,7 +147,9 @@ class Preset:
     """A floor and a warm-up length that belong together, given to a policy as `meb(2, 5, **standard(50_000, 5))`."""
 
     floor: float | Schedule
+    """p0, the smallest probability of an allowed action: a number or a schedule"""
     warmup: int
+    """T0, the number of first decisions with equal probabilities"""
 
     def keys(self) -> tuple[str, str]:
         return ("floor", "warmup")
@@ -159,6 +161,11 @@ class Preset:
 def standard(horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
     """Corollary 2.1 (i), regret against the best action: T0 = ⌈2 d T^(2/3)⌉, p0(t) = min(1/2, 1/K, t^(-1/3)).
 
+    Args:
+        horizon: T, the number of rounds.
+        dim: d, the number of features.
+        n_actions: K, the number of actions.
+
     >>> standard(1000, 2)
     Preset(floor=Power(exponent=-0.3333333333333333, cap=0.5, scale=1.0), warmup=400)
     """
@@ -169,6 +176,12 @@ def standard(horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
 
 def clipped(floor: float, horizon: int, dim: int, *, n_actions: int = 2) -> Preset:
     """Corollary 2.1 (ii), regret against the clipped benchmark: T0 = ⌈2 d √T⌉, p0 constant.
+
+    Args:
+        floor: p0, the smallest probability of an action.
+        horizon: T, the number of rounds.
+        dim: d, the number of features.
+        n_actions: K, the number of actions.
 
     >>> clipped(0.2, 10_000, 5)
     Preset(floor=0.2, warmup=1000)
@@ -187,12 +200,12 @@ def evaluate(schedule: Callable[[Any], Any], t: Any) -> Any:
 
 
 def written_out(schedule: Callable[[Any], Any], times: Integers, dtype: type = float) -> Any:
-    """schedule(t) for every t of `times`, as an array of the given type."""
+    """schedule(t) for every t of `times`, as an array of the given `dtype`."""
     return np.asarray(evaluate(schedule, times), dtype=dtype)
 
 
 def floors(floor: float | Schedule, times: Integers, n_actions: int) -> Floats:
-    """A floor, given as a number or a schedule, as an array with one checked value in [0, 1/K] for each round."""
+    """A floor, given as a number or a schedule, as an array with one checked value in [0, 1/n_actions] for each round of `times`."""
     values: Floats = written_out(floor, times) if callable(floor) else np.full(times.size, float(floor))
     bad = ~((values >= 0) & (values <= 1 / n_actions + 1e-12))
     if bad.any():

@@ -26,9 +26,11 @@ class JournalCheck(NamedTuple):
     left: int
     """bytes after the good lines: bad lines, or an unfinished last line, which does not count and is no fault"""
     decided: int
+    """decisions in the good lines"""
     learned: int
+    """rewards in the good lines"""
     waiting: int
-    """in the good lines: decisions, rewards, and decisions that wait for their reward"""
+    """decisions in the good lines that wait for their reward"""
     replayed: bool
     """whether decisions were reproduced; False where the policy is a class of your own and was not given"""
 
@@ -37,7 +39,11 @@ def check_journal(path: str | Path, *, policy: Policy | None = None) -> JournalC
     """Read a journal as `Learner.recover` does, without changing it, and say where it is damaged.
 
     Every line is checked against its checksum, the events are checked against each other, and every decision is reproduced from the
-    policy and the seed. A policy of your own class has to be given for that.
+    policy and the seed.
+
+    Args:
+        path: Path of the journal.
+        policy: The policy of the trial, needed where it is a class of your own; without it such decisions are not reproduced.
 
     >>> import tempfile, mebandit as mb
     >>> with tempfile.TemporaryDirectory() as folder, mb.Learner(mb.meb(2, 1), journal=f"{folder}/trial.jsonl") as learner:
@@ -75,6 +81,11 @@ def repair_journal(path: str | Path, out: str | Path, *, policy: Policy | None =
 
     The damaged journal is not changed. Events from the bad line on are not in the new journal, and the ids of their decisions will be
     given again.
+
+    Args:
+        path: Path of the damaged journal.
+        out: Path of the new journal, where no file may be yet.
+        policy: As in `check_journal`.
     """
     out, found = checks.path("the repaired journal", out), check_journal(path, policy=policy)
     if os.path.lexists(out):
