@@ -172,7 +172,7 @@ def test_the_number_is_raised_where_the_formula_falls_short() -> None:
     """A handful of rounds: there the large-sample formula is far too hopeful."""
     found = mb.plan(effect=3.0, dim=3, error_cov=0.5, noise_sd=0.5, method="meb", replicates=200)
     assert found.rounds > found.formula
-    assert "raised since simulated trials fell short" in found.describe()
+    assert "raised because simulated trials fell short of the goal" in found.describe()
     check = found.at_rounds
     assert check is not None
     assert check.power > 0.8 - 2 * check.power_se
@@ -215,7 +215,7 @@ def test_the_design_effect() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"effect": 0.0}, "effect must differ from 0, to be found; got 0. Ask for a half_width instead."),
+        ({"effect": 0.0}, "effect must differ from 0, to be detected; got 0. Ask for a half_width instead."),
         ({"power": 1.2}, "power must be between 0.05 and 0.9999; got 1.2."),
         ({"half_width": -1.0}, "half_width must be a number above 0; got -1.0."),
         ({"error_cov": None}, "error_cov must be the covariance of the prediction's error; got nothing."),
@@ -261,7 +261,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert json.loads(printed.stdout) == stored, "the same seed gives the same plan"
     refused = run("--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert refused.returncode == 1
-    assert refused.stderr == "mebandit: effect must differ from 0, to be found; got 0. Ask for a half_width instead.\n"
+    assert refused.stderr == "mebandit: --effect must differ from 0, to be detected; got 0. Ask for a --half-width instead.\n"
 
 
 def test_the_command_with_a_pilot(tmp_path: Path) -> None:
@@ -286,13 +286,13 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert named == numbered
     assert (named["goal"]["feature"], named["pilot_units"]) == ("predicted_1", 20)
     words = " ".join(run(*asked, "predicted_1", cwd=tmp_path).stdout.split())
-    assert "interval of θ_1[predicted_1] - θ_0[predicted_1] of half-width 0.1" in words
-    assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 units, with as many rounds of each: " in words
+    assert "interval of θ_1[predicted_1] - θ_0[predicted_1] with half-width 0.1" in words
+    assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 participants: about " in words
     wrong = run(*asked, "stress", cwd=tmp_path)
-    assert wrong.stderr == "mebandit: coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
+    assert wrong.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
     odd = run(*asked, "²", cwd=tmp_path)
-    assert odd.stderr == "mebandit: coefficient must be one of 'predicted_0', 'predicted_1'; got '²'.\n"
-    assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: coefficient must be a whole number")
+    assert odd.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got '²'.\n"
+    assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
     model = mb.measurement.from_known([0.2, 0.3])
@@ -325,5 +325,5 @@ def test_what_a_pilots_error_model_is_uncertain_by_does_not_shrink_with_rounds()
     assert got == pytest.approx(asked, rel=0.1)
     assert "no number of rounds brings the half-width below" in planned.describe()
     assert "never" in {cell for row in planned.needed().rows for cell in row}
-    with pytest.raises(mb.InvalidInput, match="the uncertainty of the error model must leave room for what is asked"):
+    with pytest.raises(mb.InvalidInput, match="the uncertainty of the error model must be small enough for the goal"):
         mb.plan(pilot, half_width=0.9 * least, method="dr")

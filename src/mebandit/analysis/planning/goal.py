@@ -115,7 +115,7 @@ def goal_of(
     if half_width is not None:
         half_width = checks.number("half_width", half_width, "be a number above 0", 1e-300)
     elif effect is not None and checks.number("effect", effect) == 0:
-        checks.refuse("effect", "differ from 0, to be found", "0", "Ask for a half_width instead.")
+        checks.refuse("effect", "differ from 0, to be detected", "0", "Ask for a half_width instead.")
     if baseline is not None and checks.integer("baseline", baseline, 0) == checks.integer("action", action, 0):
         checks.refuse("baseline", "differ from action", f"{baseline} for both", "For θ of the action itself: baseline=None.")
     return Goal(
@@ -137,5 +137,5 @@ def with_effect(goal: Goal, theta: Floats, given: float | None) -> Goal:
     if given is not None and abs(effect - given) > 1e-9 * max(1.0, abs(given)):
         checks.refuse("effect", f"be that of theta in coefficient {j}, {effect:g}", f"{given:g}", "Give one of the two.")
     if goal.tests and effect == 0:
-        checks.refuse("theta", f"have {goal.name} other than 0, to be found", "0", "Ask for a half_width instead.")
+        checks.refuse("theta", f"have {goal.name} other than 0, to be detected", "0", "Ask for a half_width instead.")
     return replace(goal, effect=effect)
