@@ -19,7 +19,7 @@ from .log.counts import add_chance, add_predictions, count_close, count_probabil
 from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.scores import add_scores, affine
-from .play import play_calibrated, play_plain
+from .play import play_program
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .solve import solve_once
 from .world import (
@@ -80,8 +80,7 @@ __all__ = [
     "observe",
     "pack_errors",
     "philox",
-    "play_calibrated",
-    "play_plain",
+    "play_program",
     "propose_one",
     "quadratic_form",
     "refit_curve",
