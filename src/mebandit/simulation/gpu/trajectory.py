@@ -56,7 +56,11 @@ def simulated() -> bool:
 @cache
 def steps() -> Any:
     """The names of `mebandit.kernels`, loaded once more under another name, with other tools in the place of its `compile`: those of the
-    GPU's compiler (or, in numba's simulator of a GPU, of none)."""
+    GPU's compiler (or, in numba's simulator of a GPU, of none).
+
+    The package is imported as any package is, under the name `ON_GPU`, and its files find each other by relative imports. Its `compile`
+    is there before it, so that no file of that name is read. No entry of `sys.modules` is replaced: the processor's kernels, under their
+    own name, are not touched."""
     tools = ModuleType(f"{ON_GPU}.compile")
     vars(tools).update(plain() if simulated() else compiling())
     sys.modules[tools.__name__] = tools
