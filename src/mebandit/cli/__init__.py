@@ -14,6 +14,7 @@ try:
     from mebandit.cli import (  # noqa: F401  commands are known once their module is imported
         analysing,
         benching,
+        compiling,
         journals,
         merging,
         planning,

@@ -20,7 +20,7 @@ from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
 from .log.scores import add_scores, affine
-from .play import play_calibrated, play_plain
+from .play import play_program
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .solve import solve_once
 from .world import (
@@ -82,8 +82,7 @@ __all__ = [
     "observe",
     "pack_errors",
     "philox",
-    "play_calibrated",
-    "play_plain",
+    "play_program",
     "propose_one",
     "quadratic_form",
     "refit_curve",

@@ -22,6 +22,10 @@ STAMP = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).pare
 """changes with any file of this package: numba itself notices changes in a function's own file alone, not in what that function calls"""
 
 
+CACHES: list["Cache"] = []
+"""those of this process"""
+
+
 class Entries(IndexDataCacheFile):
     """Compiled code on disk: a file for each signature of a function, named by the signature and sealed.
 
@@ -54,13 +58,15 @@ class Entries(IndexDataCacheFile):
 class Cache(FunctionCache):
     """Where compiled code is kept. Without a file that can be used it is compiled; whether it can be kept changes nothing else."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], wrapped: bool) -> None:
         super().__init__(function)
+        self._wrapped = wrapped
+        CACHES.append(self)
         self._cache_file = Entries(self._cache_path, self._impl.filename_base, STAMP)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         """The stamp is over all code, and functions that differ in what they enclose have names of their own."""
-        return sig, codegen.magic_tuple()
+        return sig, codegen.magic_tuple(), self._wrapped
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -73,6 +79,11 @@ class Cache(FunctionCache):
             super().save_overload(sig, data)
         except Exception as error:
             say_not_kept(f"in {self._cache_path}: {getattr(error, 'strerror', None) or error}")
+
+
+def cached() -> list[Path]:
+    """The files in which compiled functions are kept."""
+    return sorted({file for cache in CACHES for file in Path(cache.cache_path).glob("*.nbc")})
 
 
 class NoCache(NullCache):
@@ -89,16 +100,28 @@ def say_not_kept(where: str) -> None:
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: compile for the processor, and keep what was compiled for the next process."""
+    """A decorator: compile for the processor, and keep what was compiled for the next process.
 
-    def decorated(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    What Python calls needs a wrapper that takes its arguments apart, which is a tenth of the time that compiling takes. So what compiled
+    code calls is compiled without one, as a function of its own.
+    """
+
+    def dispatching(function: Callable[..., Any], wrapped: bool) -> Any:
+        dispatcher = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=not wrapped, **options)(function)
         if isinstance(dispatcher, Dispatcher):  # else NUMBA_DISABLE_JIT is set
             try:
-                dispatcher._cache = Cache(function)
+                dispatcher._cache = Cache(function, wrapped)
             except (RuntimeError, OSError):  # numba has found no place for files
                 dispatcher._cache = NoCache()
         return dispatcher
+
+    def decorated(function: Callable[..., Any]) -> Any:
+        outer, inner = dispatching(function, True), cache(lambda: dispatching(function, False))
+        if isinstance(outer, Dispatcher) and options.get("inline") != "always":
+            # A constant among the arguments has a type of its own, for which it would be compiled anew.
+            outer.get_call_template = lambda args, kws: inner().get_call_template(tuple(map(types.unliteral, args)), kws)
+            outer.get_overload = lambda *given: inner().get_overload(*given)
+        return outer
 
     return decorated
 
@@ -110,24 +133,26 @@ live = compiled()
 seldom = jit
 # Spliced into the caller before it is typed: calls that pass ten arrays cost more than the arithmetic behind them.
 spliced = compiled(nogil=True, inline="always")
+# For arithmetic on a few numbers: put into the caller only after that was typed, since splicing takes its time.
+inlined = compiled(nogil=True, forceinline=True)
 # For sums over the rounds of a stored log alone: the compiler may add in another order, and so use vector instructions.
 summing = compiled(nogil=True, fastmath={"reassoc", "contract"})
 
 
-@spliced
+@inlined
 def quotient(a, b):
     """a / b, where it is often asked for. Where b is zero or at the ends of the range, nothing may depend on what comes out but its being
     no usable number."""
     return a / b
 
 
-@spliced
+@inlined
 def reach(i, n):
     """Where to look for the i-th of n things: a first and an end. A processor goes straight to it; see `simulation.gpu.trajectory`."""
     return i, i + 1
 
 
-@spliced
+@inlined
 def same(i, j):
     """Whether i and j are the same, among what is within reach."""
     return i == j

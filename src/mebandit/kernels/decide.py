@@ -149,48 +149,67 @@ def robust_earns_more(spec, extra):
 
 
 @spliced
-def propose(dims, spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, guess, out, work):
+def choose_firmly(rule, scores, allowed, out):
+    """How all rules choose but Thompson's: the best score."""
+    choose_best(scores, allowed, out)
+
+
+@spliced
+def choose(rule, scores, allowed, out):
+    """How any rule chooses."""
+    if rule == THOMPSON:
+        best_of_normals(scores, allowed, out)
+    else:
+        choose_best(scores, allowed, out)
+
+
+@spliced
+def propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, guess, out, work):
     """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
 
-    `seen` is the calibrated context, or z itself; theta and guess (the environment's parameters and E[x | x~]) are read by the oracles
-    alone.
+    `choose` is one of the two functions above; `seen` is the calibrated context, or z itself; theta and guess (the environment's
+    parameters and E[x | x~]) are read by the oracles alone.
     """
-    n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
+    n_actions, rule = spec[N_ACTIONS], spec[RULE]
     if exploring or rule == UNIFORM:
         for a in range(n_actions):
             out[a] = 1.0
-        clip_to_floor(out, allowed, 0.0)
-        return
-    if rule == ORACLE or rule == BAYES_ORACLE:
-        for a in range(n_actions):
-            s = 0.0
-            for i in range(theta.shape[1]):
-                s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
-            work[a] = s
+        floor = 0.0
     else:
-        width = tuning[WIDTH]
-        if rule == ROBUST and extra[CHOICE] > 0.0:
-            width += 2.0 ** (extra[CHOICE] - 1.0)
-        begin, plain = 0, False
-        if spec[WEIGHTING] == PSEUDO:
-            plain = robust_earns_more(spec, extra)
-            begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
-        for a in range(n_actions):
-            row = (begin + a) * fit_width(p)
-            s = dot(part(fit, row, p), z if plain else seen, p)
-            if rule != GREEDY:
-                square = quadratic_form(dims, part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
-                spread = width * math.sqrt(max(square, 0.0))
-                if rule == THOMPSON:
-                    work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
-                else:
-                    s += spread
-            work[a] = s
-    if rule == THOMPSON:
-        best_of_normals(work, allowed, out)
-    else:
-        choose_best(work, allowed, out)
+        if rule == ORACLE or rule == BAYES_ORACLE:
+            for a in range(n_actions):
+                s = 0.0
+                for i in range(theta.shape[1]):
+                    s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
+                work[a] = s
+        else:
+            write_scores(dims, spec, tuning, fit, extra, z, seen, work)
+        choose(rule, work, allowed, out)
     clip_to_floor(out, allowed, floor)
+
+
+@spliced
+def write_scores(dims, spec, tuning, fit, extra, z, seen, work):
+    """The score of each action, at the front of `work`; for Thompson's rule the standard deviations after them."""
+    n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
+    width = tuning[WIDTH]
+    if rule == ROBUST and extra[CHOICE] > 0.0:
+        width += 2.0 ** (extra[CHOICE] - 1.0)
+    begin, plain = 0, False
+    if spec[WEIGHTING] == PSEUDO:
+        plain = robust_earns_more(spec, extra)
+        begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
+    for a in range(n_actions):
+        row = (begin + a) * fit_width(p)
+        s = dot(part(fit, row, p), z if plain else seen, p)
+        if rule != GREEDY:
+            square = quadratic_form(dims, part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
+            spread = width * math.sqrt(max(square, 0.0))
+            if rule == THOMPSON:
+                work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
+            else:
+                s += spread
+        work[a] = s
 
 
 @spliced

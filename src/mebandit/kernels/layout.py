@@ -14,9 +14,11 @@ the forgetting mean is used, its first entry the number of rounds behind it. Row
 the share of it that is used; then what rounds are weighed by, see `refit_noise`; and the fit of all actions together, see `refit_common`.
 """
 
-from .compile import jit, spliced
+from .compile import inlined
 
-VERSION: int = 1  # of all that follows; a state file is read only where it has the same
+VERSION: int = 1
+"""of this layout, for files of states: raised whenever a row or a column gets another place or meaning"""
+
 
 # A row of running sums: the memory that a learner has of an action, see `row_width`.
 COUNT: int = 0  # rounds
@@ -132,59 +134,59 @@ REFIT: int = 1  # after the next reward
 NEVER: int = 2**62  # a time that does not come
 
 
-@spliced
+@inlined
 def entry(i, n):
     """Where the i-th round finds its entry among n: its own, or the only one."""
     return i if n > 1 else 0
 
 
-@spliced
+@inlined
 def packed_size(p):
     return p * (p + 1) // 2
 
 
-@spliced
+@inlined
 def row_width(p):
     """The length of a row of running sums for p features."""
     return TERMS + 2 * p + 2 * packed_size(p) + 2
 
 
-@spliced
+@inlined
 def fit_width(p):
     """The length of a row of a fit for p features."""
     return p + packed_size(p) + REPORT_COLUMNS
 
 
-@spliced
+@inlined
 def n_features(dims, p):
     """p, as the compiler knows it: `dims` has p entries where loops over features are to be unrolled, or none."""
     return len(dims) if len(dims) > 0 else p
 
 
-@spliced
+@inlined
 def is_plain(spec):
     """Whether a recipe reads x~ as it is and keeps one fit for each action."""
     return spec[ACTS_ON] == PREDICTED and spec[WEIGHTING] != PSEUDO
 
 
-@spliced
+@inlined
 def number_of_fits(spec):
     return 2 * spec[N_ACTIONS] if spec[WEIGHTING] == PSEUDO else spec[N_ACTIONS]
 
 
-@jit
+@inlined
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here but what is done aside."""
     return 9 * n_actions + 6 * p + 2 * packed_size(p)
 
 
-@jit
+@inlined
 def aside_size(p):
     """Scratch room for what is seldom done, see `solve_carefully`."""
     return 3 * p + 4 * packed_size(p) + p * (p + 1)
 
 
-@jit
+@inlined
 def room_size(n_actions, p):
     """Room for a single round."""
     return 3 * p + packed_size(p) + work_size(n_actions, p) + aside_size(p)

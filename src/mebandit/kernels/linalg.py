@@ -11,7 +11,7 @@ from .limits import LARGEST, LARGEST_FACTOR, LEAST_VARIANCE
 MIN_PIVOT = 1e-12
 
 
-@spliced
+@jit
 def copy(a, b, n):
     """b = a."""
     for i in range(n):
@@ -85,6 +85,12 @@ def solve_factored(a, p, b):
 
 
 @seldom
+def solve_factored_once(a, p, b):
+    """`solve_factored`, likewise."""
+    return solve_factored(a, p, b)
+
+
+@seldom
 def is_within(values, n, most):
     """Whether all of n numbers are at most so large; false where one is not finite."""
     for i in range(n):
@@ -129,7 +135,7 @@ def above(gram, c, ridge, share, p, aside):
     """Whether A - share C is positive definite: the exact and slower form of `clearly_above`."""
     size = packed_size(p)
     trial = part(aside, 0, size)
-    write_corrected(gram, c, 1.0 + share, ridge, p, trial)
+    write_corrected_once(gram, c, 1.0 + share, ridge, p, trial)
     return factor_once(trial, p, part(aside, size, 2 * p))
 
 
@@ -145,6 +151,12 @@ def write_corrected(gram, c, share, ridge, p, out):
         other_trace += c[k]
         k += p - i
     return trace, other_trace
+
+
+@seldom
+def write_corrected_once(gram, c, share, ridge, p, out):
+    """`write_corrected` as a function of its own."""
+    return write_corrected(gram, c, share, ridge, p, out)
 
 
 @seldom

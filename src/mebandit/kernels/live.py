@@ -6,7 +6,7 @@ import numpy as np
 
 from .calibrate import calibrate
 from .compile import borrowed, jit, live, part, spliced
-from .decide import draw, propose
+from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
     CHANGES,
@@ -83,7 +83,7 @@ def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, f
     sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
     room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
     z, seen, _, work, _ = single_round(calibrated, (), spec, sums, fit, predicted, error_cov, room)
-    propose((), spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
+    propose(choose, (), spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
 
 
 @jit
@@ -112,7 +112,7 @@ def on_desk(desk, head, place):
 
 
 @spliced
-def decide_on(see, dims, desk, predicted, error_cov, allowed, number, out):
+def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, out):
     """A live decision: check, propose, draw. Returns the action, its probability, the luck, and how often the error covariance has changed:
     one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
     head = borrowed(desk.view(np.int64))
@@ -128,7 +128,7 @@ def decide_on(see, dims, desk, predicted, error_cov, allowed, number, out):
     tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[PLAN_AT] + FLOOR]
     theta = on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size)
     z, seen, _, work, _ = single_round(see, dims, head, sums, fit, predicted, error_cov, room)
-    propose(dims, head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
+    propose(choose, dims, head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
     u, luck = uniform_pair(head[SEED], 0, 0, number, LIVE)
     action = draw(out, u)
     return action, out[action], luck, head[CHANGES]
@@ -148,24 +148,26 @@ def learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed,
 
 
 @cache
-def live_program(calibrates, p):
-    """The functions decide and learn of the recipes that calibrate, or do not, with p features: each compiles what it needs and no more.
+def live_program(calibrates, p, samples=False):
+    """The functions decide and learn of the recipes that calibrate, or do not, and of Thompson's rule (`samples`) or all others, with p
+    features: each compiles what it needs and no more.
 
     Up to `UNROLLED` features the compiler knows their number. Their names are their own, since the cache and the linker go by names.
     """
     see, take_in, refit_all = as_it_is, take_in_plain, refit_plain
     if calibrates:
         see, take_in, refit_all = calibrated, take_in_calibrated, refit_calibrated
+    choosing = choose if samples else choose_firmly
     dims = (0,) * p if p <= UNROLLED else ()
 
     def decide(desk, predicted, error_cov, allowed, number, out):
-        return decide_on(see, dims, desk, predicted, error_cov, allowed, number, out)
+        return decide_on(see, choosing, dims, desk, predicted, error_cov, allowed, number, out)
 
     def learn(desk, predicted, error_cov, allowed, action, propensity, reward, luck):
         learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, action, propensity, reward, luck)
 
-    for function in (decide, learn):
-        function.__qualname__ = f"{function.__name__}_{'calibrated' if calibrates else 'plain'}_{len(dims)}"
+    kind = f"{'calibrated' if calibrates else 'plain'}_{len(dims)}"
+    decide.__qualname__, learn.__qualname__ = f"decide_{'sampling_' if samples else ''}{kind}", f"learn_{kind}"
     return live(decide), live(learn)
 
 

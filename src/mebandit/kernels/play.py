@@ -1,12 +1,13 @@
 """The compiled loop: one policy through one block of rounds."""
 
 import math
+from functools import cache
 
 import numpy as np
 
 from .calibrate import calibrate
 from .compile import borrowed, item, jit, part, spliced
-from .decide import draw, propose
+from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
     GUARDED,
@@ -41,7 +42,7 @@ def write_round(written, b, predicted, probabilities, action, reward):
 
 
 @spliced
-def play(see, take_in, refit_all, dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
+def play(see, choose, take_in, refit_all, dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
     """Play one policy through one block of the tape. Returns the number of records made so far.
 
     given: spec, tuning, the plan of the block, the theta that the oracles act on, the tape, its packed error covariances, and the floor of
@@ -70,7 +71,7 @@ def play(see, take_in, refit_all, dims, given, memory, totals, record_at, next_r
         observe(tape, b, totals[2], x, predicted)
         see(dims, spec, sums, fit, z, error, seen, work)
         acted_on, guess = item(known, entry(b, known.shape[0])), item(tape.guess, entry(b, tape.guess.shape[0]))
-        propose(dims, spec, tuning, fit, extra, z, seen, allowed, plan.floor[b], plan.exploring[b], acted_on, guess, out, work)
+        propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, plan.floor[b], plan.exploring[b], acted_on, guess, out, work)
         action = draw(out, tape.uniform[b])
         standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
         totals[0] += standard
@@ -112,28 +113,16 @@ def calibrated(dims, spec, sums, fit, z, error, seen, work):
         calibrate(dims, spec, sums, fit, z, error, seen, work)
 
 
-# Two programs, as for live rounds.
+@cache
+def play_program(calibrates, samples):
+    """The loop of the recipes that calibrate, or do not, and of Thompson's rule or all others, as for live rounds."""
+    see, take_in, refit_all = as_it_is, take_in_plain, refit_plain
+    if calibrates:
+        see, take_in, refit_all = calibrated, take_in_calibrated, refit_calibrated
+    choosing = choose if samples else choose_firmly
 
+    def block(dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
+        return play(see, choosing, take_in, refit_all, dims, given, memory, totals, record_at, next_record, start, recorded, written, room)
 
-@jit
-def play_plain(dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
-    return play(as_it_is, take_in_plain, refit_plain, dims, given, memory, totals, record_at, next_record, start, recorded, written, room)
-
-
-@jit
-def play_calibrated(dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
-    return play(
-        calibrated,
-        take_in_calibrated,
-        refit_calibrated,
-        dims,
-        given,
-        memory,
-        totals,
-        record_at,
-        next_record,
-        start,
-        recorded,
-        written,
-        room,
-    )
+    block.__qualname__ = f"play_{'sampling_' if samples else ''}{'calibrated' if calibrates else 'plain'}"
+    return jit(block)

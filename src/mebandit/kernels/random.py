@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .compile import jit, quotient, spliced
+from .compile import inlined, jit, quotient
 
 # What a pair of uniforms is for: decisions, the mixture component, the user, then auxiliary data, context, error and reward noise from
 # these numbers on.
@@ -12,7 +12,7 @@ LIVE, DECISION, COMPONENT, USER, CONTEXT, ERROR, NOISE, AUXILIARY = 0, 1, 2, 3, 
 _U32 = np.uint64(0xFFFFFFFF)
 
 
-@spliced
+@inlined
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 of Salmon et al. (2011): four 32-bit words for a counter (c0..c3) under a key (k0, k1)."""
     for _ in range(10):
@@ -27,7 +27,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@spliced
+@inlined
 def uniform_pair(seed, cell, replicate, time, purpose):
     """Two independent uniforms in (0, 1), a pure function of where they are used (53 bits each)."""
     c0, c1, c2, c3 = philox(
@@ -43,7 +43,7 @@ def uniform_pair(seed, cell, replicate, time, purpose):
     return (np.float64(first) + 0.5) * 2.0**-53, (np.float64(second) + 0.5) * 2.0**-53
 
 
-@spliced
+@inlined
 def normal_quantile(u):
     """The standard normal quantile, to a few units in the 15th digit."""
     q = u - 0.5
@@ -56,7 +56,7 @@ def normal_quantile(u):
 CENTRAL = 0.498  # half the share of all values, those within 2.88 of 0, that one rational function serves
 
 
-@spliced
+@inlined
 def central_quantile(q):
     """For u = 1/2 + q in the middle: x = q A(r) / B(r), r = CENTRAL^2 - q^2, both of degree 14 with positive coefficients.
 
@@ -82,7 +82,7 @@ def central_quantile(q):
     return quotient(q * a, b)
 
 
-@spliced
+@inlined
 def tail_quantile(q, r):
     """For u = 1/2 + q in a tail, r^2 = -log min(u, 1 - u): the tails of algorithm AS 241 (Wichura 1988)."""
     if r <= 5.0:

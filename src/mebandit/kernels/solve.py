@@ -21,7 +21,19 @@ from .layout import (
     row_width,
 )
 from .limits import LARGEST, LARGEST_FACTOR
-from .linalg import above, clearly_above, copy, factor, factor_once, is_within, solve_factored, solve_indefinite, write_corrected
+from .linalg import (
+    above,
+    clearly_above,
+    copy,
+    factor,
+    factor_once,
+    is_within,
+    solve_factored,
+    solve_factored_once,
+    solve_indefinite,
+    write_corrected,
+    write_corrected_once,
+)
 from .sums import take_out
 
 HALVINGS = 36  # of the interval for Fuller's root: to 1e-11
@@ -146,16 +158,14 @@ def solve_carefully(ridge, correction, guard, n, reward_sq, p, aside):
     size = packed_size(p)
     gram, played, c, a = part(aside, 0, size), part(aside, size, size), part(aside, 2 * size, size), part(aside, 3 * size, size)
     theta, rest = part(aside, 4 * size, p), part(aside, 4 * size + p, aside.size - 4 * size - p)
-    report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
+    report, kappa, share, error = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0, 1.0, c
     if guard != GUARD_NEVER and correction != NO_CORRECTION:
-        report = GUARDED
-        write_corrected(gram, played, 0.0, ridge, p, a)
-        kappa = fuller_kappa(a, theta, reward_sq, played, n, p, rest)
-        write_corrected(gram, played, kappa, ridge, p, a)
-    else:
-        write_corrected(gram, c, 1.0, ridge, p, a)
+        report, error = GUARDED, played
+        write_corrected_once(gram, played, 0.0, ridge, p, a)
+        share = kappa = fuller_kappa(a, theta, reward_sq, played, n, p, rest)
+    write_corrected_once(gram, error, share, ridge, p, a)
     if factor_once(a, p, rest):
-        solve_factored(a, p, theta)
+        solve_factored_once(a, p, theta)
         return report, kappa
     for k in range(size):
         a[k] = 0.0

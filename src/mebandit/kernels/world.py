@@ -20,8 +20,12 @@ EXPONENTIAL: int = 4
 @spliced
 def standardized(kind, df, u, v):
     """A variate of mean 0 and variance 1 from two uniforms; Student's t by Bailey's (1994) polar formula."""
-    if kind == NORMAL:
-        return normal_quantile(u)
+    return normal_quantile(u) if kind == NORMAL else other_standardized(kind, df, u, v)
+
+
+@spliced
+def other_standardized(kind, df, u, v):
+    """`standardized` of what is not normal."""
     if kind == UNIFORM_NOISE:
         return 3.4641016151377544 * (u - 0.5)
     if kind == TWO_POINT:
@@ -48,7 +52,7 @@ def write_standardized(kind, df, u, v, out, tails):
     """`standardized` of many. Of normal ones, first all as if they were in the middle, then again the few that are not."""
     if kind != NORMAL:
         for b in range(out.size):
-            out[b] = standardized(kind, df, u[b], v[b])
+            out[b] = other_standardized(kind, df, u[b], v[b])
         return
     for b in range(out.size):
         out[b] = central_quantile(u[b] - 0.5)

@@ -43,7 +43,8 @@ class Desk:
 
     def _load(self) -> None:
         """Get the compiled functions, which are not copied."""
-        self._decide, self._learn = kernels.live_program(self.policy.calibrates, self.policy.n_features)
+        policy = self.policy
+        self._decide, self._learn = kernels.live_program(policy.calibrates, policy.n_features, policy.spec[layout.RULE] == layout.THOMPSON)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: part for name, part in vars(self).items() if name not in ("_decide", "_learn")}

@@ -15,6 +15,7 @@ from mebandit import checks, kernels, schedules
 from mebandit.environments.base import Environment, tape_of
 from mebandit.environments.gaussian import Gaussian
 from mebandit.estimation.history import History
+from mebandit.kernels import layout
 from mebandit.policies import LinearPolicy, Policy, bayes_oracle, meb, oracle, uniform
 from mebandit.policies.base import advance, label
 from mebandit.runtime.progress import Show, compiling_notice, progress_bar
@@ -60,8 +61,7 @@ class Trajectory:
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
         errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
         room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
-        play = kernels.play_calibrated if policy.calibrates else kernels.play_plain
-        self.recorded = play(
+        self.recorded = _program(policy)(
             (0,) * p if p in UNROLLED else (),
             (policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
             tuple(part.reshape(part.size) for part in self.state),
@@ -103,6 +103,11 @@ class Trajectory:
         self.recorded += 1
 
 
+def _program(policy: LinearPolicy) -> Any:
+    """The compiled loop of a policy."""
+    return kernels.play_program(policy.calibrates, policy.spec[layout.RULE] == layout.THOMPSON)
+
+
 def blank(rounds: int, n_actions: int, dim: int) -> History:
     """Room for some rounds."""
     return History(
@@ -141,6 +146,11 @@ class Contest:
     floor: float | Schedule
     """that of the clipped benchmark"""
     record_at: Integers
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether compiling is under way no longer."""
+        return all(_program(policy).signatures for policy in self.policies.values() if type(policy) is LinearPolicy)
 
     def play(self, replicate: int) -> Played:
         """One replicate of every policy: a pure function of the seed, the cell and the replicate's number."""
@@ -218,7 +228,7 @@ def simulate(
     if gpu.chosen(engine, [planned]):
         with bar as done:
             return planned.results(gpu.played([planned], done, progress))
-    with hired(workers) as pool, compiling_notice(lambda: not pool.here or bool(kernels.play_plain.signatures), progress), bar as done:
+    with hired(workers) as pool, compiling_notice(lambda: not pool.here or planned.is_compiled, progress), bar as done:
         return planned.results(pool.in_order(planned.play, range(planned.replicates), done))
 
 

@@ -56,7 +56,11 @@ def simulated() -> bool:
 @cache
 def steps() -> Any:
     """The names of `mebandit.kernels`, loaded once more under another name, with other tools in the place of its `compile`: those of the
-    GPU's compiler (or, in numba's simulator of a GPU, of none)."""
+    GPU's compiler (or, in numba's simulator of a GPU, of none).
+
+    The package is imported as any package is, under the name `ON_GPU`, and its files find each other by relative imports. Its `compile`
+    is there before it, so that no file of that name is read. No entry of `sys.modules` is replaced: the processor's kernels, under their
+    own name, are not touched."""
     tools = ModuleType(f"{ON_GPU}.compile")
     vars(tools).update(plain() if simulated() else compiling())
     sys.modules[tools.__name__] = tools
@@ -99,7 +103,7 @@ def compiling() -> dict[str, Any]:
         return q + x * (a - b * q)
 
     inlined, called = cuda.jit(device=True, forceinline=True), cuda.jit(device=True)
-    tools = {"jit": inlined, "spliced": inlined, "live": called, "summing": called, "seldom": called}
+    tools = {"jit": inlined, "spliced": inlined, "inlined": inlined, "live": called, "summing": called, "seldom": called}
     return tools | {
         "part": part,
         "item": item,
@@ -137,7 +141,7 @@ def plain() -> dict[str, Any]:
     def quotient(a, b):
         return a / b
 
-    tools = dict.fromkeys(("jit", "spliced", "live", "summing", "seldom", "borrowed"), itself)
+    tools = dict.fromkeys(("jit", "spliced", "inlined", "live", "summing", "seldom", "borrowed"), itself)
     return tools | {"part": part, "item": item, "reach": everywhere, "same": unseen_equality, "quotient": quotient}
 
 
@@ -162,7 +166,7 @@ def repeated(step, n, unrolled):
 
 @cache
 def kernel(recipe: Recipe) -> Any:
-    """The compiled loop of a recipe over whole trajectories: the counterpart of `kernels.play_block`."""
+    """The compiled loop of a recipe over whole trajectories: the counterpart of `kernels.play.play`."""
     k = steps()
     spec, d = recipe.spec, recipe.dim
     n_actions, intercept = spec[k.N_ACTIONS], spec[k.INTERCEPT]
@@ -181,7 +185,15 @@ def kernel(recipe: Recipe) -> Any:
     context_step, error_step = (1 if kind == k.STUDENT_T else 2 for kind in (context_kind, error_kind))
     DECISION, COMPONENT, CONTEXT, ERROR, NOISE = k.DECISION, k.COMPONENT, k.CONTEXT, k.ERROR, k.NOISE
     uniform_pair, standardized, entry, same = k.uniform_pair, k.standardized, k.entry, k.same
-    calibrate, propose, draw, regrets, take_in, refit_context = k.calibrate, k.propose, k.draw, k.regrets, k.take_in, k.refit_context
+    calibrate, choose, propose, draw, regrets, take_in, refit_context = (
+        k.calibrate,
+        k.choose,
+        k.propose,
+        k.draw,
+        k.regrets,
+        k.take_in,
+        k.refit_context,
+    )
     refit_arms = repeated(k.refit_arm, int(kernels.number_of_fits(spec)), n_sums + n_fit <= IN_REGISTERS)
     sin, sqrt, nan = k.math.sin, k.math.sqrt, np.nan
 
@@ -279,7 +291,7 @@ def kernel(recipe: Recipe) -> Any:
             seen = blp if calibrates else z
             if calibrates:
                 calibrate(dims, spec, sums, fit, z, error, blp, work)
-            propose(dims, spec, tuning, fit, extra, z, seen, allowed, floors[b], exploring[b], acted_on, noise, out, work)
+            propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, floors[b], exploring[b], acted_on, noise, out, work)
             u, luck = uniform_pair(seed, cell, replicate, time, DECISION)
             action = draw(out, u)
             standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
