@@ -102,11 +102,12 @@ def test_doubtful_values_are_said_to_be(folder: Path) -> None:
         ),
         (
             ("--predicted", "x_1,x_0", "--theta", "fit.json"),
-            "the θ of fit.json must be of the log's features, x_1, x_0, in their order; got one of x_0, x_1.",
+            "the θ of fit.json must be for the log's features, x_1, x_0, in their order; got one for x_0, x_1.",
         ),
         (
             ("--theta", "unbiased.json", "--error-cov", "0,0.5"),
-            "the θ of unbiased.json must go with the error model that it was fitted with, which unbiases predictions first; got none.",
+            "the θ of unbiased.json must be used with the error model with which it was fitted, "
+            "which corrects the bias of predictions; got none.",
         ),
         (("--theta", "fit"), "the error covariance must be known, to be corrected for; got nothing."),
         (("--predicted", "y"), "log.csv must have a column 'y'; got none of that name."),
