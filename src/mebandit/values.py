@@ -160,7 +160,7 @@ class Tape(NamedTuple):
     """gain by action, (K,)"""
 
 
-class Plan(NamedTuple):
+class ScheduleTable(NamedTuple):
     """The schedules of a policy, written out for B rounds."""
 
     floor: Floats

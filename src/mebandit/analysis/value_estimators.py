@@ -21,7 +21,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.analysis.diagnostics.finding import percent
 from mebandit.analysis.linear_rule import LinearRule
-from mebandit.analysis.value_result import Estimated, Figure, Value, Values, spread
+from mebandit.analysis.value_result import Figure, Value, ValueEstimate, Values, spread
 from mebandit.logs.reading import ByUnit
 from mebandit.values import Floats
 
@@ -103,7 +103,7 @@ def assembled(sums: Sums, targets: dict[str, Any], center: float, faults: int, f
     return Values(found, faults, totals.meat, influences, first)
 
 
-def _estimates(i: int, totals: Totals) -> tuple[dict[str, Estimated], dict[str, Floats]]:
+def _estimates(i: int, totals: Totals) -> tuple[dict[str, ValueEstimate], dict[str, Floats]]:
     """The estimates of policy i, each with its difference to the logged policy, and their influences."""
     unit, n = np.eye(len(totals.full)), totals.n
     logged = totals.center + totals.mean(1).value
@@ -111,11 +111,13 @@ def _estimates(i: int, totals: Totals) -> tuple[dict[str, Estimated], dict[str, 
     estimates, cs = {}, {}
     for estimator, (V, c) in _influences(i, totals.full[0], totals.center).items():
         difference = Figure(V - logged, spread(c - own, totals.meat, n))
-        estimates[estimator], cs[estimator] = Estimated(V, spread(c, totals.meat, n), difference), c
+        estimates[estimator], cs[estimator] = ValueEstimate(V, spread(c, totals.meat, n), difference), c
     return estimates, cs
 
 
-def _value(i: int, name: str, policy: Any, estimates: dict[str, Estimated], totals: Totals, sums: Sums, units: int, level: float) -> Value:
+def _value(
+    i: int, name: str, policy: Any, estimates: dict[str, ValueEstimate], totals: Totals, sums: Sums, units: int, level: float
+) -> Value:
     """The value of policy i with what is to be said about it."""
     r, ρ = totals.mean(1), 2 + 3 * i
     weight, total = totals.mean(ρ), float(totals.full[0, ρ])

@@ -32,7 +32,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Estimated(Figure):
+class ValueEstimate(Figure):
     """The value of a policy by one estimator, and its difference from the value of the logged policy."""
 
     difference: Figure
@@ -48,7 +48,7 @@ class Value:
     name: str
     policy: Any
     """as it was given; for a `Fitted` rule, the `LinearRule` that was estimated"""
-    estimates: dict[str, Estimated]
+    estimates: dict[str, ValueEstimate]
     """by estimator: ips, snips, dr"""
     logged: Figure
     """the mean reward of the rounds: the value of the logged policy"""
@@ -67,7 +67,7 @@ class Value:
     level: float = 0.95
 
     @property
-    def best(self) -> Estimated:
+    def best(self) -> ValueEstimate:
         """The estimate to read first: dr."""
         return self.estimates["dr"]
 

@@ -20,7 +20,7 @@ WORLDS = {ONE: Gaussian(error_cov=1.0), BY_ROUND: Gaussian(error_cov=np.stack([0
 
 
 @dataclass(frozen=True)
-class Counted:
+class CoverageOfIntervals:
     """What intervals of nominal level 95 % did, by coefficient."""
 
     coverage: Floats
@@ -43,11 +43,11 @@ class Counted:
         return [spread, f"{self.std_error.mean():.3f}", f"{self.spread.mean():.3f}", f"{self.ratio:.2f}"]
 
 
-def counted(found: tuple[Floats, Floats], truth: Floats) -> Counted:
+def counted(found: tuple[Floats, Floats], truth: Floats) -> CoverageOfIntervals:
     """Count over trials, the first axis, how often the 95 % interval of each coefficient holds its true value."""
     theta, std_error = found
     held = np.abs(theta - truth) <= quantile(0.975) * std_error
-    return Counted(held.mean(axis=0), std_error.mean(axis=0), theta.std(axis=0, ddof=1), theta.mean(axis=0) - truth)
+    return CoverageOfIntervals(held.mean(axis=0), std_error.mean(axis=0), theta.std(axis=0, ddof=1), theta.mean(axis=0) - truth)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Coverage:
     replicates: int
     seed: int
 
-    def of(self, world: str, horizon: int, method: str, what: str) -> Counted:
+    def of(self, world: str, horizon: int, method: str, what: str) -> CoverageOfIntervals:
         """`what` is "arms", every coefficient of every θ_a, or "contrast", those of θ_1 - θ_0."""
         truth, trials = np.array(WORLDS[world].theta), self.trials[world][horizon]
         if what == "arms":

@@ -20,7 +20,7 @@ from mebandit.policies.memory import Memory
 from mebandit.policies.rounds import checked_observation, checked_round, readable
 from mebandit.policies.rules import Greedy, Robust, Rule
 from mebandit.schedules import Schedule
-from mebandit.values import Floats, Integers, LinearState, Observation, Plan, Round
+from mebandit.values import Floats, Integers, LinearState, Observation, Round, ScheduleTable
 
 EVERY_ROUND, LEAST_SQUARES, GREEDY = schedules.EveryRound(), LeastSquares(), Greedy()
 
@@ -179,13 +179,13 @@ class LinearPolicy(Component):
     def _stabilizer(self) -> Floats:
         return self.estimator.stabilizer_at(1, self.n_actions)
 
-    def plan(self, times: Integers) -> Plan:
+    def plan(self, times: Integers) -> ScheduleTable:
         """The schedules written out for a stretch of rounds."""
         times = times if isinstance(times, np.ndarray) else np.empty((0, 0))
         if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= layout.NEVER)).all():
             checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
         per_round = callable(self.stabilizer)
-        return Plan(
+        return ScheduleTable(
             floor=schedules.floors(self.floor or 0.0, times, self.n_actions),
             exploring=times <= self.warmup,
             refit=schedules.written_out(self.refit_schedule, times, bool),

@@ -23,7 +23,7 @@ from mebandit.environments.reported import Misreported
 from mebandit.policies import BayesOracle, LinearPolicy, Policy
 from mebandit.runtime.progress import Show, compiling_notice
 from mebandit.schedules import Schedule
-from mebandit.values import Floats, Integers, Plan, World
+from mebandit.values import Floats, Integers, ScheduleTable, World
 
 if TYPE_CHECKING:
     from mebandit.simulation.gpu.trajectory import Recipe
@@ -42,7 +42,7 @@ LARGEST_STATE = 1 << 14
 """numbers of memory of one trajectory, at most: with more, a thread spends its time waiting"""
 
 
-class Contest(Protocol):
+class Playable(Protocol):
     """What is read of `mebandit.simulation.simulate.Contest`."""
 
     @property
@@ -104,7 +104,7 @@ def target() -> Any:
     return import_module("numba.cuda")
 
 
-def chosen(engine: str, contests: Iterable[Contest]) -> bool:
+def chosen(engine: str, contests: Iterable[Playable]) -> bool:
     """Whether to simulate on a graphics processor; "cuda" says why that cannot be, "auto" then takes the processor."""
     checks.one_of("engine", engine, ENGINES)
     if engine == "cpu":
@@ -124,7 +124,7 @@ def chosen(engine: str, contests: Iterable[Contest]) -> bool:
     return True
 
 
-def unfit(contest: Contest) -> str | None:
+def unfit(contest: Playable) -> str | None:
     """Why a contest cannot be played on a graphics processor, or None."""
     environment = contest.environment
     if not drawn(environment):
@@ -161,7 +161,7 @@ class Launch(NamedTuple):
         return records, arm_errors
 
 
-def played(contests: Sequence[Contest], done: Callable[[], None], show: Show = None) -> Iterator[tuple[Floats, Floats]]:
+def played(contests: Sequence[Playable], done: Callable[[], None], show: Show = None) -> Iterator[tuple[Floats, Floats]]:
     """What every replicate of every contest gave, in order: records (policies, times, 3) and errors by arm (policies, times, K)."""
     pieces = ((contest, *span) for contest in contests for span in spans(contest))
     while batch := [prepared(*piece) for piece in islice(pieces, AHEAD)]:
@@ -181,7 +181,7 @@ def started(batch: Sequence[Sequence[Launch]]) -> None:
             launch.start()
 
 
-def spans(contest: Contest) -> Iterator[tuple[int, int]]:
+def spans(contest: Playable) -> Iterator[tuple[int, int]]:
     """The replicates of a contest, a piece at a time."""
     each = 8 * len(contest.policies) * contest.record_at.size * (3 + contest.environment.n_actions)
     most = max(min(MOST, ROOM // each), 1)
@@ -189,7 +189,7 @@ def spans(contest: Contest) -> Iterator[tuple[int, int]]:
         yield first, min(first + most, contest.replicates)
 
 
-def prepared(contest: Contest, first: int, end: int) -> list[Launch]:
+def prepared(contest: Playable, first: int, end: int) -> list[Launch]:
     """A launch for every policy of a contest through replicates first, ..., end - 1, each on a stream of its own."""
     from mebandit.simulation.gpu.trajectory import kernel
 
@@ -224,7 +224,7 @@ def prepared(contest: Contest, first: int, end: int) -> list[Launch]:
     return launches
 
 
-def recipe_of(policy: LinearPolicy, plan: Plan, world: World, worlds: Worlds) -> "Recipe":
+def recipe_of(policy: LinearPolicy, plan: ScheduleTable, world: World, worlds: Worlds) -> "Recipe":
     """What of a policy in a world is compiled."""
     from mebandit.simulation.gpu.trajectory import Recipe
 
