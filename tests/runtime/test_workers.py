@@ -239,7 +239,7 @@ def test_an_address_without_a_scheduler_is_refused_in_one_sentence(
         done = run("paper", "examples", "--scheduler", nobody, cwd=tmp_path)
         rule = "scheduler must be the address of a running Dask scheduler, such as tcp://host:8786"
         assert done.returncode == 1
-        assert done.stderr.startswith(f"mebandit: {rule}; got '{nobody}', none that answers within 5 s.")
+        assert done.stderr.startswith(f"mebandit: --{rule}; got '{nobody}', none that answers within 5 s.")
         assert len(done.stderr.splitlines()) == 1
         monkeypatch.setattr(workers, "PATIENCE", 0.5)
         with pytest.raises(mb.ClusterError, match=r"none that answers within 0\.5 s"):
