@@ -59,3 +59,9 @@ def test_an_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_no_page_or_source_names_a_machine_path() -> None:
     for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
         assert not re.search(r"/(work|root|home|tmp)/", path.read_text(encoding="utf-8")), path
+
+
+def test_the_design_page_has_the_tree_of_today() -> None:
+    write_tree = runpy.run_path(str(ROOT / "scripts" / "write_tree.py"))
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    assert write_tree["written"](page) == page

@@ -1,1 +1,1 @@
-"""What can be said about a world or a log: the paper's bounds and their conditions."""
+"""What comes after the log: estimates, the value of other policies, diagnostics, planning, and the paper's bounds."""

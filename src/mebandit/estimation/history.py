@@ -12,7 +12,7 @@ from mebandit.values import Booleans, Floats, Integers
 class History(NamedTuple):
     """The T finished rounds of a live or a simulated run as arrays, in the order in which they were learned.
 
-    `mebandit.fit`, `mebandit.estimate` and `mebandit.Log` take it as it is.
+    `mebandit.fit` and `mebandit.Log` take it as it is, `mebandit.estimate` its arrays.
     """
 
     decision: Integers
