@@ -29,7 +29,7 @@ def tree(source: Path) -> str:
             f"**`{name}/`** {first_line(folder / '__init__.py')}",
             "\n".join(["| file | subject |", "|---|---|", *rows]) if rows else "",
         ]
-    return "\n" + "\n\n".join(filter(None, parts)) + "\n\n"
+    return "\n" + "\n\n".join(parts) + "\n\n"
 
 
 def written(page: str) -> str:

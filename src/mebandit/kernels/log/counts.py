@@ -34,7 +34,7 @@ def write_product(out, x, y, m):
 @jit
 def count_probabilities(tally, actions, propensities, forecast, floor):
     """How probable the actions taken were, and how probable each action was and whether it came; see
-    `mebandit.analysis.diagnostics.Tally`.
+    `analysis.diagnostics.tally.Tally`.
 
     `forecast` has the probability of every action where that is known, else no column; of two actions, that of one says it all.
     """
