@@ -43,7 +43,6 @@ def estimating(rng: Rng, folder: Path) -> None:
         "intercept": bool(rng.integers(2)),
         "guard": pick(rng, ["auto", "always", "never"]),
         "stabilizer": pick(rng, [None, None, np.abs(extreme(rng, k)), np.abs(extreme(rng, n, k))]),
-        "allowed": pick(rng, [None, None, rng.random((n, k)) < 0.9]),
         "unit": pick(rng, [None, None, rng.integers(3, size=n)]),
     }
     with refusals():

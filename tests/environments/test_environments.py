@@ -387,3 +387,12 @@ def test_the_square_root_of_a_covariance_is_the_unique_lower_triangular_one(wide
     assert (np.triu(factor, 1) == 0).all()
     assert (np.diag(factor) >= 0).all()
     assert not factor[:, np.diag(factor) == 0].any()  # else a column's sign would be free
+
+
+def test_ragged_drifts_and_infinite_cells_of_a_study_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(mb.InvalidInput, match=r"^mean must be a regular array"):
+        Drifting(world=Gaussian(), mean=[[1.0], [1.0, 2.0]])
+    cells = dict.fromkeys(heartsteps.COLUMNS, "1") | {"dosage": "inf"}
+    (tmp_path / "study.csv").write_text("\n".join([",".join(cells), ",".join(cells.values())]))
+    with pytest.raises(mb.LogError, match=r"must have numbers of at most 1e\+50 in size in column dosage; got 'inf' in row 2"):
+        HeartSteps.from_csv(tmp_path / "study.csv")

@@ -27,11 +27,10 @@ class Drifting(Wrapped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        mean = checks.floats("mean", np.broadcast_to(self.mean, (self.dim,)) if np.ndim(self.mean) == 0 else self.mean, (self.dim,))
-        shape = (self.n_actions, self.dim)
-        theta = checks.floats("theta", np.broadcast_to(self.theta, shape) if np.ndim(self.theta) == 0 else self.theta, shape)
-        object.__setattr__(self, "mean", as_tuples(mean))
-        object.__setattr__(self, "theta", as_tuples(theta))
+        for name, shape in (("mean", (self.dim,)), ("theta", (self.n_actions, self.dim))):
+            given = checks.regular(name, getattr(self, name))
+            amplitude = checks.floats(name, np.broadcast_to(given, shape) if given.ndim == 0 else given, shape)
+            object.__setattr__(self, name, as_tuples(amplitude))
         object.__setattr__(self, "period", checks.number("period", self.period, "be a number of at least 2", 2.0))
 
     def tape(self, stretch: Stretch) -> Tape:

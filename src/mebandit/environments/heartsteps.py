@@ -22,6 +22,7 @@ import numpy as np
 
 from mebandit import checks, kernels
 from mebandit.environments.base import Drawn, square_root, unknown
+from mebandit.kernels import limits
 from mebandit.values import Floats, Integers, Stretch, World
 
 FEATURES = ("intercept", "yesterday", "prior30", "temperature", "variation", "home", "burden")
@@ -68,6 +69,9 @@ def _read_columns(path: Path) -> dict[str, Floats]:
                     column[name][i] = float(text)
                 except ValueError:
                     rule = f"have numbers, or NA, in column {name}"
+                    checks.refuse(str(path), rule, f"{text!r} in row {i + 2}", error=checks.LogError)
+                if abs(column[name][i]) > limits.LARGEST:
+                    rule = f"have numbers of at most {limits.LARGEST:g} in size in column {name}"
                     checks.refuse(str(path), rule, f"{text!r} in row {i + 2}", error=checks.LogError)
     return column
 
