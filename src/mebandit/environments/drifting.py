@@ -28,8 +28,9 @@ class Drifting(Wrapped):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, shape in (("mean", (self.dim,)), ("theta", (self.n_actions, self.dim))):
-            given = checks.regular(name, getattr(self, name))
-            amplitude = checks.floats(name, np.broadcast_to(given, shape) if given.ndim == 0 else given, shape)
+            given = getattr(self, name)
+            alike = checks.regular(name, given).size == 1 and np.ndim(given) == 0
+            amplitude = checks.floats(name, np.broadcast_to(given, shape) if alike else given, shape)
             object.__setattr__(self, name, as_tuples(amplitude))
         object.__setattr__(self, "period", checks.number("period", self.period, "be a number of at least 2", 2.0))
 
