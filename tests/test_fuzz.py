@@ -21,7 +21,8 @@ from mebandit.values import LinearState, Observation, Round, Stretch, Tape
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz.py"
 
 
-def fuzz() -> Any:
+def fuzz(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # where Python looks when it runs the script
     spec = importlib.util.spec_from_file_location("fuzz", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -42,8 +43,8 @@ SCENES = [
 
 
 @pytest.mark.parametrize(("kind", "scenes"), SCENES)
-def test_hostile_calls_are_refused(kind: str, scenes: int, tmp_path: Path) -> None:
-    play = fuzz().play
+def test_hostile_calls_are_refused(kind: str, scenes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = fuzz(monkeypatch).play
     assert [found for number in range(scenes) if (found := play(number, 0, tmp_path, kind)) is not None] == []
 
 

@@ -19,6 +19,7 @@ from mebandit.analysis.planning.simulated import counted, intended
 from mebandit.analysis.planning.trials import run_trials
 from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
+from mebandit.estimation.methods import Method
 from mebandit.values import Floats
 
 CORRELATED = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.5]])
@@ -179,17 +180,21 @@ def test_the_number_is_raised_where_the_formula_falls_short() -> None:
 
 
 def test_a_pilot_gives_what_the_formula_gives() -> None:
-    """A pilot drawn from the same world: n s.e.² is V, up to what 20,000 rounds leave open."""
+    """A pilot drawn from the same world: n s.e.² is V, up to what 20,000 rounds leave open.
+
+    Over six seeds the number of rounds had a standard deviation of 10 % with meb, whose scores have heavy tails, and of 3 % with dr.
+    """
     d = design(policy="meb")
     world = Gaussian(theta=d.theta, mean=d.mean, cov=d.cov, error_cov=d.error_cov, noise_sd=d.noise_sd)
     log = mb.simulate_log(world, mb.meb(2, 3, floor=0.2), horizon=20_000, seed=4)
     analysis = mb.fit(log.to_arrow(), methods=("meb", "dr"))
-    for method in ("meb", "dr"):
+    spreads: dict[Method, float] = {"meb": 0.1, "dr": 0.03}
+    for method, spread in spreads.items():
         stated = mb.plan(
             theta=d.theta, mean=d.mean, cov=d.cov, error_cov=d.error_cov, noise_sd=0.7, coefficient=1, method=method, replicates=0
         )
         pilot = mb.plan(analysis, coefficient=1, method=method, effect=1.8)
-        assert pilot.rounds == pytest.approx(stated.rounds, rel=0.08)
+        assert pilot.rounds == pytest.approx(stated.rounds, rel=3 * spread)
         assert pilot.pilot_rounds == 20_000
     assert mb.plan(log.to_arrow(), coefficient=1, method="dr", effect=1.8).rounds == pilot.rounds
     alone = mb.plan(analysis, coefficient=1, baseline=None, half_width=0.05)

@@ -62,7 +62,7 @@ def steps() -> Any:
     is there before it, so that no file of that name is read. No entry of `sys.modules` is replaced: the processor's kernels, under their
     own name, are not touched."""
     tools = ModuleType(f"{ON_GPU}.compile")
-    vars(tools).update(plain() if simulated() else compiling())
+    vars(tools).update(plain() if simulated() else compiling(), STAMP=kernels.STAMP)
     sys.modules[tools.__name__] = tools
     spec = spec_from_file_location(ON_GPU, kernels.__file__)
     assert spec is not None
@@ -74,7 +74,7 @@ def steps() -> Any:
 
 
 def compiling() -> dict[str, Any]:
-    """The tools of the graphics processor's compiler."""
+    """The tools of the GPU's compiler."""
     from llvmlite import ir
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic
