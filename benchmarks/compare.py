@@ -1,7 +1,7 @@
-"""Compare the speed of two source trees: python benchmarks/compare.py OLD NEW [--parts live simulate start fit] [--repeats 9].
+"""Compare the speed of two source trees: python benchmarks/compare.py OLD NEW [--parts live simulate start fit gpu] [--repeats 9].
 
 Each tree has a process of its own; they take turns, and what is reported is the median over turns of new / old CPU time: so a busy
-machine slows both alike. The first turn compiles and does not count.
+machine slows both alike. The first turn compiles and does not count. `gpu` needs an NVIDIA GPU, and compares seconds.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 RECIPES = {
@@ -41,6 +41,7 @@ mb.fit(log, error_cov=0.2, propensity="propensity")
 """,
 }
 LIVE_ROUNDS, SIMULATED_ROUNDS, FIT_ROWS = 2000, 20_000, 500_000
+TRAJECTORIES, GPU_ROUNDS = 1 << 16, 4000
 
 
 def live(name: str, journal: bool) -> float:
@@ -70,6 +71,20 @@ def simulated(name: str) -> float:
     return process_time() - begun
 
 
+def simulated_on_gpu(name: str) -> float:
+    """Seconds, not CPU seconds."""
+    import numpy as np
+
+    import mebandit as mb
+
+    vars(np).setdefault("row_stack", np.vstack)  # numba-cuda asks for it; numpy 2.5 has it no more
+    policy, world = getattr(mb, name)(2, 5, **RECIPES[name]), mb.environments.Gaussian(error_cov=1.0)
+    given = {"horizon": GPU_ROUNDS, "replicates": TRAJECTORIES, "points": 2, "references": False, "progress": False}
+    begun = perf_counter()
+    mb.simulate(world, [policy], engine="cuda", **given)
+    return perf_counter() - begun
+
+
 def fitted() -> float:
     import numpy as np
 
@@ -93,12 +108,14 @@ def tasks(parts: list[str]) -> dict[str, tuple[str, tuple[Any, ...]]]:
         found |= {f"simulated round, {name}": ("simulated", (name,)) for name in RECIPES}
     if "fit" in parts:
         found["fit of a long log"] = "fitted", ()
+    if "gpu" in parts:
+        found |= {f"on a GPU, {name}": ("simulated_on_gpu", (name,)) for name in RECIPES}
     return found
 
 
 def answer() -> None:
     """The process of a tree: a line of JSON in, the CPU seconds out."""
-    functions = {"live": live, "simulated": simulated, "fitted": fitted}
+    functions = {"live": live, "simulated": simulated, "fitted": fitted, "simulated_on_gpu": simulated_on_gpu}
     for line in sys.stdin:
         name, arguments = json.loads(line)
         print(json.dumps(functions[name](*arguments)), flush=True)
@@ -113,10 +130,12 @@ def process(tree: str, cache: str) -> Any:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(tree, cache))
 
 
-def ask(worker: Any, question: tuple[str, tuple[Any, ...]]) -> float:
-    worker.stdin.write(json.dumps(question) + "\n")
-    worker.stdin.flush()
-    return float(json.loads(worker.stdout.readline()))
+def ask(workers: list[Any], question: tuple[str, tuple[Any, ...]]) -> list[float]:
+    """The answers of some workers, who work at the same time."""
+    for worker in workers:
+        worker.stdin.write(json.dumps(question) + "\n")
+        worker.stdin.flush()
+    return [float(json.loads(worker.stdout.readline())) for worker in workers]
 
 
 def start(tree: str, script: str) -> float:
@@ -145,7 +164,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         workers = [process(tree, str(Path(cache) / str(i))) for i, tree in enumerate(given.trees)]
         for name, question in tasks(given.parts).items():
-            turns = [[ask(worker, question) for worker in workers] for _ in range(given.repeats + 1)][1:]
+            ask(workers, question)
+            turns = [[ask([worker], question)[0] for worker in workers] for _ in range(given.repeats)]
             print(f"{name}: {median(new / old for old, new in turns):.3f}", flush=True)
         for worker in workers:
             worker.stdin.close()

@@ -85,7 +85,7 @@ NOT_ROUNDS: list[tuple[str, Any]] = [
     ("error_cov", finished(observation=observation(error_cov=np.eye(9)))),
     ("allowed", finished(observation=observation(allowed=np.ones(70, dtype=np.bool_)))),
     ("time", finished(observation=observation(time=0))),
-    ("luck", finished(observation=observation(luck=np.nan))),
+    ("auxiliary", finished(observation=observation(auxiliary=np.nan))),
     ("propensities", finished(propensities=np.array([1e-320, 1.0]))),
     ("propensities", finished(propensities=np.ones(1))),
     ("reward", finished(reward=np.inf)),

@@ -24,7 +24,7 @@ class Observation(NamedTuple):
     """which actions may be taken in this round: booleans, (K,)"""
     time: int = 1
     """the number of this decision, from 1; schedules are functions of it"""
-    luck: float = 0.5
+    auxiliary: float = 0.5
     """auxiliary uniform random number in (0, 1), for a policy that is itself random; independent of the draw of the action"""
 
 
@@ -144,7 +144,7 @@ class Tape(NamedTuple):
     """η_t, (B,)"""
     uniform: Floats
     """the uniform random number from which the action is drawn, (B,)"""
-    luck: Floats
+    auxiliary: Floats
     """auxiliary uniform random number, for a policy that is itself random, (B,)"""
     allowed: Booleans
     """which actions may be taken, (B or 1, K)"""

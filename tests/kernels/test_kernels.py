@@ -177,11 +177,13 @@ def test_inverse_mills_agrees_with_scipy_far_out() -> None:
 def test_the_exponential_part_has_the_third_cumulant(k3: float, k3_se: float, signal: float, alpha: float) -> None:
     policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 2.0
     state = policy.init()
-    state.sums[5, [layout.COUNT, layout.TERMS, layout.TERMS + 1, -1]] = n, n * mean, n * (v + mean**2), n * k3
-    state.sums[6, -1], state.fit[4, 1] = n**2 * k3_se**2, signal
-    width = state.fit.shape[1]
-    kernels.refit_curve(state.sums.ravel(), 5 * state.sums.shape[1], 1, state.fit.ravel(), 4 * width)
-    assert state.fit[5, 0] == pytest.approx(alpha, rel=1e-12)
+    context = state.sums[layout.context_row(2)]
+    context[layout.COUNT], context[layout.FEATURES] = n, n * mean
+    context[layout.gram_at(1)], context[layout.cross_at(1)] = n * (v + mean**2), n * k3
+    state.sums[layout.recent_row(2), layout.cross_at(1)] = n**2 * k3_se**2
+    state.fit[layout.signal_fit(2), layout.factor_at(1)] = signal
+    kernels.refit_curve(state.sums.ravel(), state.fit.ravel(), 2, 1)
+    assert state.fit[layout.curve_fit(2), 0] == pytest.approx(alpha, rel=1e-12)
 
 
 @given(st.integers(1, 400), st.integers(0, 2**32 - 1), st.floats(0.01, 100.0), st.floats(-1.0, 4.0))
@@ -193,7 +195,7 @@ def test_the_share_of_the_curve_is_a_ridge_regression(n: int, seed: int, scale: 
     state = policy.init()
     state.sums[-1, :4] = n, e @ e, departed @ departed, departed @ e
     kernels.refit_share(policy.spec, state.sums.ravel(), state.fit.ravel(), 3)
-    assert state.fit[5, 3] == pytest.approx(reference.share(e, departed), rel=1e-9, abs=1e-12)
+    assert state.fit[layout.curve_fit(2), layout.share_at(3)] == pytest.approx(reference.share(e, departed), rel=1e-9, abs=1e-12)
 
 
 def test_draw_follows_the_probabilities() -> None:

@@ -116,7 +116,7 @@ def test_lines_that_no_learner_wrote_are_refused_though_their_checksums_match(tm
         f"must be the next one, {good['decision']}": {"decision": good["decision"] + 1},
         "propensities must be those that the policy gives": {"propensities": swapped},
         "propensities must be those": {"predicted": [good["predicted"][0] + 1000.0, good["predicted"][1]]},
-        "luck must be that of the seed": {"luck": 0.5},
+        "luck, the auxiliary uniform, must be that of the seed": {"luck": 0.5},
         "action must be the one drawn": {"action": other},
         "propensities must be non-negative": {"propensities": [0.9, 0.9, 0.9]},
         "predicted must": {"predicted": [1e99, 0]},

@@ -50,8 +50,8 @@ def test_the_learner_is_the_policys_fold(make: Any) -> None:
         x, s = rng.normal(size=2), np.diag(rng.uniform(0, 0.5, 2))
         allowed = np.ones(3, dtype=bool) if t % 5 else np.array([True, False, True])
         decision = learner.decide(x, s, allowed=allowed)
-        luck = learner._pending[decision.id][0].luck
-        observation = Observation(x, s, allowed, t, luck)
+        auxiliary = learner._pending[decision.id][0].auxiliary
+        observation = Observation(x, s, allowed, t, auxiliary)
         np.testing.assert_array_equal(decision.propensities, policy.propensities(state, observation))
         assert decision.propensity == decision.propensities[decision.action]
         assert allowed[decision.action]

@@ -105,8 +105,8 @@ def _frozen(what: str, frame: Frame, policy: Policy, state: State, time: int | N
         found = np.empty(seen.allowed.shape)
         for i, x in enumerate(seen.unbiased):
             row = seen.start + i + 1
-            luck = float(kernels.uniform_pair(0, 0, 0, row, kernels.AUXILIARY)[1])
-            observation = Observation(x.copy(), errors[i % len(errors)], seen.allowed[i].copy(), time or row, luck)
+            auxiliary = float(kernels.uniform_pair(0, 0, 0, row, kernels.AUXILIARY)[1])
+            observation = Observation(x.copy(), errors[i % len(errors)], seen.allowed[i].copy(), time or row, auxiliary)
             found[i] = checks.probabilities(f"{what}.propensities", policy.propensities(state, observation), observation.allowed)
         return found
 

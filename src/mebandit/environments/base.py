@@ -92,8 +92,8 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
     covariances = checks.regular(f"{name} error_cov", given.error_cov)
     if covariances.ndim != 3 or not len(covariances):
         checks.refuse(f"{name} error_cov", f"have shape (1 or more, {d}, {d})", f"shape {covariances.shape}")
-    uniform, luck = numbers("uniform", rounds), numbers("luck", rounds)
-    for field, values in (("uniform", uniform), ("luck", luck)):
+    uniform, auxiliary = numbers("uniform", rounds), numbers("auxiliary", rounds)
+    for field, values in (("uniform", uniform), ("auxiliary", auxiliary)):
         if not ((values > 0) & (values < 1)).all():
             checks.refuse(f"{name} {field}", "be in (0, 1)", checks.shown(values))
     checks.regular(f"{name} component", given.component)
@@ -109,7 +109,7 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
         error_cov=checks.covariances(f"{name} error_cov", covariances, d, len(covariances)).copy(),
         noise=numbers("noise", rounds),
         uniform=uniform,
-        luck=luck,
+        auxiliary=auxiliary,
         allowed=np.array(allowed, order="C"),
         theta=numbers("theta", None, k, d),
         guess=numbers("guess", None, d, usable=False),
@@ -193,7 +193,7 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
         error_cov=world.error_cov,
         noise=np.empty(n),
         uniform=np.empty(n),
-        luck=np.empty(n),
+        auxiliary=np.empty(n),
         allowed=np.ones((1, k), dtype=np.bool_),
         theta=world.theta[None],
         guess=np.empty((n, d)) if len(world.gain) else np.full((1, d), np.nan),

@@ -5,6 +5,7 @@ one vector (1, z, zz', S, r, r², z r); the memory is its weighted sum, one row 
 rounds, and merging two memories is addition.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -63,38 +64,39 @@ class Moments(NamedTuple):
     @property
     def cross(self) -> Floats:
         """Σ w z r, (K, p)"""
-        return self.sums[: self.n_actions, -self.n_features :]
+        return self.sums[: self.n_actions, layout.cross_at(self.n_features) :]
 
     @property
     def gram(self) -> Floats:
         """Σ w zz', (K, p, p)"""
-        return unpack(self._packed(0)[: self.n_actions], self.n_features)
+        return unpack(self._packed(layout.gram_at)[: self.n_actions], self.n_features)
 
     @property
     def played_error(self) -> Floats:
         """Σ w Σe over the rounds in which each arm was played, (K, p, p)"""
-        return unpack(self._packed(1)[: self.n_actions], self.n_features)
+        return unpack(self._packed(layout.error_at)[: self.n_actions], self.n_features)
 
     @property
     def offered_error(self) -> Floats:
         """Σ π^nd(a) Σe over the rounds in which each arm was allowed, (K, p, p)"""
         k = self.n_actions
-        return unpack(self._packed(1)[k : 2 * k] + self._packed(1)[2 * k], self.n_features)
+        errors, alike = self._packed(layout.error_at), layout.alike_row(k)
+        return unpack(errors[k:alike] + errors[alike], self.n_features)
 
     def check(self) -> None:
         """Refuse sums of a shape or type that compiled code cannot read, or that are not finite."""
         k, p = checks.integer("n_actions", self.n_actions, 1), checks.integer("n_features", self.n_features, 1)
-        sums, shape = self.sums, (2 * k + 1, kernels.row_width(p))
+        sums, shape = self.sums, (layout.context_row(k), layout.row_width(p))
         if not (type(sums) is np.ndarray and sums.dtype == np.float64 and sums.shape == shape):
             received = f"{sums.dtype} of shape {sums.shape}" if isinstance(sums, np.ndarray) else checks.shown(sums)
             checks.refuse("sums", f"be an array of float64 of shape {shape}", received)
         if not np.isfinite(sums).all():
             checks.refuse("sums", "be finite", checks.shown(sums[~np.isfinite(sums)][0]))
 
-    def _packed(self, block: int) -> Floats:
+    def _packed(self, place: Callable[[int], int]) -> Floats:
+        """The packed matrices that begin at a place of each row."""
         p = self.n_features
-        start, size = layout.TERMS + p, p * (p + 1) // 2
-        return self.sums[:, start + block * size : start + (block + 1) * size]
+        return self.sums[:, place(p) : place(p) + layout.packed_size(p)]
 
 
 def pack(full: Floats) -> Floats:

@@ -59,14 +59,14 @@ def solve(
     """
     moments.check()
     k, p = moments.n_actions, moments.n_features
-    size = p * (p + 1) // 2
-    fit = np.zeros((k, kernels.fit_width(p)))
-    work, aside = np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
+    fit, report_at = np.zeros((k, layout.fit_width(p))), layout.report_at(p)
+    room = kernels.Room(np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p)))
+    solving = kernels.Solving(float(ridge), correction, GUARDS[guard], False)
     fit[:, :p], sums = moments.cross, np.array(moments.sums, order="C").ravel()
     for arm in range(k):
-        kernels.solve_once(arm, ridge, correction, GUARDS[guard], sums, fit.ravel(), p, k, work, aside)
-    report = fit[:, p + size + layout.REPORT].astype(np.int64)
-    kappa = fit[:, p + size + layout.KAPPA].copy()
+        kernels.solve_once(arm, solving, sums, fit.ravel(), p, k, room)
+    report = fit[:, report_at + layout.REPORT].astype(np.int64)
+    kappa = fit[:, report_at + layout.KAPPA].copy()
     subtracted = moments.played_error * kappa[:, None, None]
     plain = report == layout.SOLVED
     if correction == layout.OFFERED:

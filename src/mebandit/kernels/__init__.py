@@ -7,11 +7,11 @@ Imports among these files are relative, since the package is loaded a second tim
 """
 
 from . import layout, limits
-from .calibrate import calibrate, learn_context
+from .calibrate import calibrate
 from .compile import STAMP
+from .context import learn_context
 from .curve import departure, inverse_mills, refit_curve, refit_share
 from .decide import best_of_normals, clip_to_floor, draw
-from .layout import aside_size, fit_width, number_of_fits, room_size, row_width, work_size
 from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
 from .live import learn_one, live_program, propose_one, refit_now
 from .log.calibration import SINGULAR_SPREAD, add_jacobian, calibrate_rounds
@@ -20,8 +20,9 @@ from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
 from .log.scores import add_scores, affine
-from .play import play_program
+from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_fit
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
+from .rounds import Memory, Outcome, Room, Solving
 from .solve import solve_once
 from .world import (
     EXPONENTIAL,
@@ -39,23 +40,32 @@ from .world import (
 
 __all__ = [
     "AUXILIARY",
+    "CARRIED",
     "CENTRAL",
+    "CLIPPED",
     "EXPONENTIAL",
+    "GUARDED_FITS",
     "LIVE",
     "NORMAL",
     "SINGULAR_SPREAD",
     "STAMP",
+    "STANDARD",
     "STUDENT_T",
     "TWO_POINT",
     "UNIFORM_NOISE",
     "USER",
+    "Given",
+    "Memory",
+    "Outcome",
+    "Records",
+    "Room",
+    "Solving",
     "add_chance",
     "add_jacobian",
     "add_predictions",
     "add_products",
     "add_scores",
     "affine",
-    "aside_size",
     "best_of_normals",
     "calibrate",
     "calibrate_rounds",
@@ -67,7 +77,6 @@ __all__ = [
     "factor_once",
     "fill_normals",
     "fill_tape",
-    "fit_width",
     "greedy_probabilities",
     "inverse_mills",
     "is_covariance",
@@ -78,7 +87,6 @@ __all__ = [
     "live_program",
     "mark_faults",
     "normal_quantile",
-    "number_of_fits",
     "observe",
     "pack_errors",
     "philox",
@@ -90,11 +98,9 @@ __all__ = [
     "refit_share",
     "regrets",
     "reward_of",
-    "room_size",
-    "row_width",
+    "shown_fit",
     "solve_factored",
     "solve_once",
     "standardized",
     "uniform_pair",
-    "work_size",
 ]

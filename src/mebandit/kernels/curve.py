@@ -5,7 +5,27 @@ import math
 import numpy as np
 
 from .compile import part, reach, same, seldom, spliced
-from .layout import COUNT, DEPARTING, DEPARTURE_LEFT, DEPARTURE_SQ, LEARNED, LEFT_SQ, N_ACTIONS, TERMS, fit_width, packed_size, row_width
+from .layout import (
+    COUNT,
+    DEPARTING,
+    DEPARTURE_LEFT,
+    DEPARTURE_SQ,
+    FEATURES,
+    LEARNED,
+    LEFT_SQ,
+    N_ACTIONS,
+    context_row,
+    cross_at,
+    curve_fit,
+    factor_at,
+    fit_width,
+    gram_at,
+    packed_size,
+    recent_row,
+    row_width,
+    share_at,
+    signal_fit,
+)
 from .limits import LARGEST_FACTOR
 from .linalg import MIN_PIVOT, dot
 from .random import normal_cdf
@@ -68,16 +88,17 @@ def inverse_mills(z):
 
 
 @seldom
-def refit_curve(sums, steady, p, fit, at):
+def refit_curve(sums, fit, n_actions, p):
     """alpha_i of every coordinate: x~_i has the variance v and the third cumulant k3 of N(0, v - alpha^2) + alpha (Exp - 1).
 
     So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
     of h = a^3 - 3 v a, with the variance mean h^2 / n. The skewness g = k3 / v^1.5 is drawn to its mean over the coordinates by `pooled`,
     and taken as far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
     """
-    width, n = row_width(p), sums[steady + COUNT]
-    cubes, squares = part(sums, steady + width - p, p), part(sums, steady + 2 * width - p, p)
-    signal, curve = part(fit, at + p, packed_size(p)), part(fit, at + fit_width(p), p)
+    steady, recent = context_row(n_actions) * row_width(p), recent_row(n_actions) * row_width(p)
+    n, cubes, squares = sums[steady + COUNT], part(sums, steady + cross_at(p), p), part(sums, recent + cross_at(p), p)
+    signal = part(fit, signal_fit(n_actions) * fit_width(p) + factor_at(p), packed_size(p))
+    curve = part(fit, curve_fit(n_actions) * fit_width(p), p)
     m, total, square, noise, k = 0, 0.0, 0.0, 0.0, 0
     for i in range(p):
         v = variance_of(sums, steady, i, k, p)
@@ -110,19 +131,19 @@ def refit_curve(sums, steady, p, fit, at):
 def variance_of(sums, steady, i, k, p):
     """The variance of coordinate i of x~, whose square is the k-th product."""
     share = 1.0 / sums[steady + COUNT]
-    mean = sums[steady + TERMS + i] * share
-    return sums[steady + TERMS + p + k] * share - mean * mean
+    mean = sums[steady + FEATURES + i] * share
+    return sums[steady + gram_at(p) + k] * share - mean * mean
 
 
 @spliced
-def learn_share(spec, sums, fit, extra, seen, p, action, reward):
+def learn_share(spec, memory, seen, p, action, reward):
     """What the reward of a round says of the share lambda of the curve that is right, into the last row of the sums.
 
     With theta of the action taken, e = r - theta'x^ + lambda theta'h is what the linear predictor leaves, and lambda theta'h should explain
     it: sums of 1, e^2, (theta'h)^2 and theta'h e. Rounds without a departure h say nothing.
     """
-    n_actions = spec[N_ACTIONS]
-    if extra[LEARNED] < SHARE_FROM * p * n_actions:
+    n_actions, sums, fit = spec[N_ACTIONS], memory.sums, memory.fit
+    if memory.extra[LEARNED] < SHARE_FROM * p * n_actions:
         return
     e, departed = reward, 0.0
     start, end = reach(action, n_actions)
@@ -130,7 +151,7 @@ def learn_share(spec, sums, fit, extra, seen, p, action, reward):
         if same(b, action):
             theta = part(fit, b * fit_width(p), p)
             departed = dot(theta, part(seen, p, p), p)
-            e = reward - dot(theta, seen, p) + fit[(2 * n_actions + 1) * fit_width(p) + p] * departed
+            e = reward - dot(theta, seen, p) + fit[curve_fit(n_actions) * fit_width(p) + share_at(p)] * departed
     if departed != 0.0 and abs(e) <= LARGEST_FACTOR:
         row = sums.size - row_width(p)
         sums[row + DEPARTING] += 1.0
@@ -151,4 +172,4 @@ def refit_share(spec, sums, fit, p):
         information = sums[row + DEPARTURE_SQ] + kappa
         if 0.0 < information < np.inf:
             share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
-            fit[(2 * spec[N_ACTIONS] + 1) * fit_width(p) + p] = min(max(share, 0.0), MOST_SHARE)
+            fit[curve_fit(spec[N_ACTIONS]) * fit_width(p) + share_at(p)] = min(max(share, 0.0), MOST_SHARE)

@@ -24,8 +24,10 @@ from .layout import (
     UNIFORM,
     WEIGHTING,
     WIDTH,
+    factor_at,
     fit_width,
     packed_size,
+    robust_fit,
 )
 from .limits import LEAST
 from .linalg import dot, quadratic_form
@@ -164,12 +166,12 @@ def choose(rule, scores, allowed, out):
 
 
 @spliced
-def propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, guess, out, work):
+def propose(choose, recipe, memory, context, oracle, floor, exploring, out, work):
     """The action probabilities of one round, floor kept: the only place where a fit becomes a decision.
 
-    `choose` is one of the two functions above; `seen` is the calibrated context, or z itself; theta and guess (the environment's
-    parameters and E[x | x~]) are read by the oracles alone.
+    `choose` is one of the two functions above.
     """
+    spec = recipe.spec
     n_actions, rule = spec[N_ACTIONS], spec[RULE]
     if exploring or rule == UNIFORM:
         for a in range(n_actions):
@@ -179,32 +181,33 @@ def propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, floor, exp
         if rule == ORACLE or rule == BAYES_ORACLE:
             for a in range(n_actions):
                 s = 0.0
-                for i in range(theta.shape[1]):
-                    s += theta[a, i] * (z[i + spec[INTERCEPT]] if rule == ORACLE else guess[i])
+                for i in range(oracle.theta.shape[1]):
+                    s += oracle.theta[a, i] * (context.z[i + spec[INTERCEPT]] if rule == ORACLE else oracle.guess[i])
                 work[a] = s
         else:
-            write_scores(dims, spec, tuning, fit, extra, z, seen, work)
-        choose(rule, work, allowed, out)
-    clip_to_floor(out, allowed, floor)
+            write_scores(recipe, memory, context, work)
+        choose(rule, work, context.allowed, out)
+    clip_to_floor(out, context.allowed, floor)
 
 
 @spliced
-def write_scores(dims, spec, tuning, fit, extra, z, seen, work):
+def write_scores(recipe, memory, context, work):
     """The score of each action, at the front of `work`; for Thompson's rule the standard deviations after them."""
+    spec, extra, z, seen = recipe.spec, memory.extra, context.z, context.seen
     n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
-    width = tuning[WIDTH]
+    width = recipe.tuning[WIDTH]
     if rule == ROBUST and extra[CHOICE] > 0.0:
         width += 2.0 ** (extra[CHOICE] - 1.0)
     begin, plain = 0, False
     if spec[WEIGHTING] == PSEUDO:
         plain = robust_earns_more(spec, extra)
-        begin = n_actions if plain or spec[READS] == READS_ROBUST else 0
+        begin = robust_fit(n_actions, 0) if plain or spec[READS] == READS_ROBUST else 0
     for a in range(n_actions):
         row = (begin + a) * fit_width(p)
-        s = dot(part(fit, row, p), z if plain else seen, p)
+        s = dot(part(memory.fit, row, p), z if plain else seen, p)
         if rule != GREEDY:
-            square = quadratic_form(dims, part(fit, row + p, packed_size(p)), p, seen, part(work, 2 * n_actions, p))
-            spread = width * math.sqrt(max(square, 0.0))
+            factor = part(memory.fit, row + factor_at(p), packed_size(p))
+            spread = width * math.sqrt(max(quadratic_form(recipe.dims, factor, p, seen, part(work, 2 * n_actions, p)), 0.0))
             if rule == THOMPSON:
                 work[n_actions + a] = max(spread, 1e-12 * (1.0 + abs(s)))
             else:

@@ -1,17 +1,7 @@
 """Where a learner's memory, a fit and a recipe keep what they hold: the rows and columns, by name.
 
 Sums and fits are flat arrays; `part` shows one row or one matrix of them. Symmetric matrices are stored *packed*: the upper triangle row by
-row, so that row i holds the entries (i, i), ..., (i, p - 1).
-
-Rows 2K + 1 and 2K + 2 of the sums describe x~ in all rounds. The first: sums of x~, x~x~' and Sigma_e. The second: sums of x~ that forget,
-for a mean that follows a drift, of the products of its one-step prediction errors, and of Sigma_e. Where a row would have its cross
-moments stand, they have sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance so far.
-h has the mean of a^3 and varies less (6 v^3 instead of 15 v^3 where x~ is normal): 3 v sum a is what sum a^3 owes to taking the mean so
-far for the last one. With `CURVED` the last row of all holds what the rewards say of the curve, see `learn_share`.
-
-Row 2K of the fit holds Sx = cov(x~) - mean Sigma_e where others have their factor; its report is 1 once there is one, its kappa 1 where
-the forgetting mean is used, its first entry the number of rounds behind it. Row 2K + 1 holds the curve: alpha for every coordinate, and
-the share of it that is used; then what rounds are weighed by, see `refit_noise`; and the fit of all actions together, see `refit_common`.
+row, so that row i holds the entries (i, i), ..., (i, p - 1). The functions at the end say where a row, or a part of it, begins.
 """
 
 from .compile import inlined
@@ -20,17 +10,37 @@ VERSION: int = 1
 """of this layout, for files of states: raised whenever a row or a column gets another place or meaning"""
 
 
-# A row of running sums: the memory that a learner has of an action, see `row_width`.
+# The running sums: a row for each thing that is summed, see `row_width` for its columns.
+#
+#   a < K                 the rounds in which action a was taken
+#   offered_row(K, a)     the error covariance of the rounds in which a was allowed; with PSEUDO all that the doubly robust fit is made of
+#   alike_row(K)          the error covariance of the rounds that count alike for all actions
+#   context_row(K)        x~ in all rounds: sums of x~, x~x~' and Sigma_e; in the columns of the cross moments `cubes`
+#   recent_row(K)         sums of x~ that forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of
+#                         Sigma_e; in the columns of the cross moments `squares`
+#   departure_row(K, a)   with PSEUDO: the matrix D_a of the pseudo-outcomes, (p, p), see `learn_pseudo`
+#   the last row          with CURVED: what the rewards say of the curve, see `learn_share`
+#
+# cubes and squares: sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance so far. h
+# has the mean of a^3 and varies less (6 v^3 instead of 15 v^3 where x~ is normal): 3 v sum a is what sum a^3 owes to taking the mean so far
+# for the last one.
 COUNT: int = 0  # rounds
 WEIGHT: int = 1  # sum of w
 WEIGHT_SQ: int = 2  # sum of w^2
-TERMS: int = 3  # from here on, sums of w (z, zz', S, r, r^2, z r): features, their products, the error covariance, the reward
+FEATURES: int = 3  # from here on sums of w z; the other terms follow, at `gram_at`, `error_at`, `reward_at`, `reward_sq_at` and `cross_at`
 
-# A row of a fit: theta, the packed factor that it was solved from, and at its end:
+# The fits: a row for each, see `fit_width`: theta, at `factor_at` the packed factor that it was solved from, at `report_at` these three.
+#
+#   a < K                 action a; with PSEUDO by regression calibration
+#   robust_fit(K, a)      with PSEUDO: the doubly robust one
+#   signal_fit(K)         Sx = cov(x~) - mean Sigma_e in the place of the factor; its report is 1 once there is one, its kappa 1 where the
+#                         forgetting mean is used; `SIGNAL_ROUNDS` its first entry
+#   curve_fit(K)          alpha of every feature, then what stands at `share_at`, `noise_at`, `left_at` and `common_at`
 REPORT: int = 0  # how it was found, see below
 STALE: int = 1  # whether the sums have moved on since
 KAPPA: int = 2  # the share of the error covariance that was taken out
 REPORT_COLUMNS: int = 3
+SIGNAL_ROUNDS: int = 0  # the number of rounds behind Sx
 
 # What a solve reports.
 SOLVED: int = 0
@@ -145,16 +155,140 @@ def packed_size(p):
     return p * (p + 1) // 2
 
 
+# ---- where each part of a row of sums begins ----
+
+
+@inlined
+def gram_at(p):
+    """sum w zz', packed."""
+    return FEATURES + p
+
+
+@inlined
+def error_at(p):
+    """sum w S, S the error covariance of the round, packed."""
+    return FEATURES + p + packed_size(p)
+
+
+@inlined
+def reward_at(p):
+    """sum w r."""
+    return FEATURES + p + 2 * packed_size(p)
+
+
+@inlined
+def reward_sq_at(p):
+    """sum w r^2."""
+    return reward_at(p) + 1
+
+
+@inlined
+def cross_at(p):
+    """sum w z r; in the rows of the context cubes and squares."""
+    return reward_at(p) + 2
+
+
 @inlined
 def row_width(p):
     """The length of a row of running sums for p features."""
-    return TERMS + 2 * p + 2 * packed_size(p) + 2
+    return cross_at(p) + p
+
+
+# ---- which row of the sums holds what; an action's own is its number ----
+
+
+@inlined
+def offered_row(n_actions, a):
+    return n_actions + a
+
+
+@inlined
+def alike_row(n_actions):
+    return 2 * n_actions
+
+
+@inlined
+def context_row(n_actions):
+    return 2 * n_actions + 1
+
+
+@inlined
+def recent_row(n_actions):
+    return 2 * n_actions + 2
+
+
+@inlined
+def departure_row(n_actions, a):
+    return 2 * n_actions + 3 + a
+
+
+# ---- the same of a fit ----
+
+
+@inlined
+def factor_at(p):
+    """The packed factor that theta was solved from."""
+    return p
+
+
+@inlined
+def report_at(p):
+    """REPORT, STALE and KAPPA."""
+    return p + packed_size(p)
 
 
 @inlined
 def fit_width(p):
     """The length of a row of a fit for p features."""
-    return p + packed_size(p) + REPORT_COLUMNS
+    return report_at(p) + REPORT_COLUMNS
+
+
+@inlined
+def stale_at(row, p):
+    """STALE of a row, from the beginning of the fits."""
+    return row * fit_width(p) + report_at(p) + STALE
+
+
+@inlined
+def robust_fit(n_actions, a):
+    return n_actions + a
+
+
+@inlined
+def signal_fit(n_actions):
+    return 2 * n_actions
+
+
+@inlined
+def curve_fit(n_actions):
+    return 2 * n_actions + 1
+
+
+@inlined
+def share_at(p):
+    """The share of the curve that is used."""
+    return p
+
+
+@inlined
+def noise_at(p):
+    """nu, the variance of the rewards' own noise, see `refit_noise`."""
+    return p + 1
+
+
+@inlined
+def left_at(p):
+    """u, 1 - the reliability of a mean round, likewise."""
+    return p + 2
+
+
+@inlined
+def common_at(p):
+    """The theta of all actions together, see `refit_common`."""
+    return p + 3
+
+
+# ---- sizes ----
 
 
 @inlined

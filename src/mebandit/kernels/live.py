@@ -39,70 +39,77 @@ from .layout import (
 from .learn import refit_all, refit_calibrated, refit_plain, take_in, take_in_calibrated, take_in_plain
 from .linalg import acceptable, is_covariance, write_packed
 from .random import LIVE, uniform_pair
+from .rounds import Context, Memory, Oracle, Outcome, Recipe, Room
 
 UNROLLED = 8
 """features up to which the compiler knows their number: loops over few are then unrolled, which saves a tenth of a live round"""
 
 
 @spliced
-def as_it_is(dims, spec, sums, fit, z, error, room, work):
+def as_it_is(recipe, memory, z, error, room, work):
     """What the decision of a recipe reads that does not calibrate."""
     return z
 
 
 @spliced
-def calibrated(dims, spec, sums, fit, z, error, room, work):
+def calibrated(recipe, memory, z, error, room, work):
     """What the decision reads: z, or what `calibrate` makes of it."""
     p = z.size
     seen = part(room, 0, p)
-    if spec[ACTS_ON] != PREDICTED:
+    if recipe.spec[ACTS_ON] != PREDICTED:
         seen = part(room, p, 2 * p)
-        calibrate(dims, spec, sums, fit, z, error, seen, work)
+        calibrate(recipe.dims, recipe.spec, memory.sums, memory.fit, z, error, seen, work)
     return seen
 
 
 @spliced
-def single_round(see, dims, spec, sums, fit, predicted, error_cov, room):
-    """z, the predicted context, after a leading 1 if there is an intercept; what the decision reads; the packed error covariance; and
-    scratch room. All of them lie in `room`."""
-    d, intercept = predicted.size, spec[INTERCEPT]
-    p = n_features(dims, d + intercept)
+def single_round(see, recipe, memory, predicted, error_cov, allowed, room):
+    """The context of one round, and scratch room. All of them lie in `room`."""
+    d, spec = predicted.size, recipe.spec
+    p = n_features(recipe.dims, d + spec[INTERCEPT])
     size, n_work = packed_size(p), work_size(spec[N_ACTIONS], p)
     z, error, at = part(room, 0, p), part(room, 3 * p, size), 3 * p + size
     work, aside = part(room, at, n_work), part(room, at + n_work, aside_size(p))
     z[0] = 1.0
     for i in range(d):
-        z[intercept + i] = predicted[i]
-    write_packed(error_cov, intercept, error)
-    return z, see(dims, spec, sums, fit, z, error, room, work), error, work, aside
+        z[spec[INTERCEPT] + i] = predicted[i]
+    write_packed(error_cov, spec[INTERCEPT], error)
+    seen = see(recipe, memory, z, error, room, work)
+    return Context(z, seen, error, allowed), Room(work, aside)
+
+
+@spliced
+def of_state(spec, tuning, state, dim):
+    """The recipe, the memory and scratch room for one call of a policy's own methods."""
+    memory = Memory(state.sums.reshape(state.sums.size), state.fit.reshape(state.fit.size), state.extra)
+    return Recipe((), spec, tuning), memory, np.empty(room_size(spec[N_ACTIONS], dim + spec[INTERCEPT]))
 
 
 @jit
-def propose_one(spec, tuning, sums, fit, extra, predicted, error_cov, allowed, floor, exploring, theta, out):
+def propose_one(spec, tuning, state, predicted, error_cov, allowed, theta, floor, exploring, out):
     """The action probabilities of one round; theta is the oracles' own."""
-    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
-    z, seen, _, work, _ = single_round(calibrated, (), spec, sums, fit, predicted, error_cov, room)
-    propose(choose, (), spec, tuning, fit, extra, z, seen, allowed, floor, exploring, theta, predicted, out, work)
+    recipe, memory, room = of_state(spec, tuning, state, predicted.size)
+    context, scratch = single_round(calibrated, recipe, memory, predicted, error_cov, allowed, room)
+    propose(choose, recipe, memory, context, Oracle(theta, predicted), floor, exploring, out, scratch.work)
 
 
 @jit
-def learn_one(
-    spec, tuning, stabilizer, sums, fit, extra, predicted, error_cov, allowed, action, propensity, reward, luck, refit, correct_from
-):
-    correcting = extra[LEARNED] + 1.0 >= correct_from
-    sums, fit = sums.reshape(sums.size), fit.reshape(fit.size)
-    room = np.empty(room_size(spec[N_ACTIONS], predicted.size + spec[INTERCEPT]))
-    z, seen, error, work, aside = single_round(calibrated, (), spec, sums, fit, predicted, error_cov, room)
-    take_in((), spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+def learn_one(spec, tuning, state, predicted, error_cov, allowed, outcome, refit, correct_from):
+    """The state after one finished round, in place."""
+    correcting = state.extra[LEARNED] + 1.0 >= correct_from
+    recipe, memory, room = of_state(spec, tuning, state, predicted.size)
+    context, scratch = single_round(calibrated, recipe, memory, predicted, error_cov, allowed, room)
+    take_in(recipe, memory, context, outcome)
     if refit and spec[RULE] <= ROBUST:
-        refit_all((), spec, tuning, correcting, sums, fit, z.size, work, aside)
+        refit_all(recipe, memory, correcting, context.z.size, scratch)
 
 
 @jit
-def refit_now(spec, tuning, correcting, sums, fit, p):
-    work, aside = np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p))
-    refit_all((), spec, tuning, correcting, sums.reshape(sums.size), fit.reshape(fit.size), p, work, aside)
+def refit_now(spec, tuning, state, correcting, dim):
+    """Solve again for every fit whose sums have changed, in place."""
+    recipe, memory, _ = of_state(spec, tuning, state, dim)
+    p = dim + spec[INTERCEPT]
+    refit_all(recipe, memory, correcting, p, Room(np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p))))
 
 
 @spliced
@@ -112,9 +119,14 @@ def on_desk(desk, head, place):
 
 
 @spliced
+def memory_on(desk, head):
+    return Memory(on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT))
+
+
+@spliced
 def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, out):
-    """A live decision: check, propose, draw. Returns the action, its probability, the luck, and how often the error covariance has changed:
-    one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
+    """A live decision: check, propose, draw. Returns the action, its probability, the auxiliary uniform, and how often the error covariance
+    has changed: one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
     head = borrowed(desk.view(np.int64))
     room, last = on_desk(desk, head, ROOM_AT), on_desk(desk, head, ERROR_COV_AT)
     if not acceptable(predicted):
@@ -124,27 +136,27 @@ def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, ou
             return -1, 0.0, 0.0, -1
         write_out(error_cov, last)
         head[CHANGES] += 1
-    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
-    tuning, floor = on_desk(desk, head, TUNING_AT), desk[head[PLAN_AT] + FLOOR]
-    theta = on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size)
-    z, seen, _, work, _ = single_round(see, dims, head, sums, fit, predicted, error_cov, room)
-    propose(choose, dims, head, tuning, fit, extra, z, seen, allowed, floor, number <= head[WARMUP], theta, predicted, out, work)
-    u, luck = uniform_pair(head[SEED], 0, 0, number, LIVE)
+    recipe, memory = Recipe(dims, head, on_desk(desk, head, TUNING_AT)), memory_on(desk, head)
+    oracle = Oracle(on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size), predicted)
+    context, scratch = single_round(see, recipe, memory, predicted, error_cov, allowed, room)
+    floor, exploring = desk[head[PLAN_AT] + FLOOR], number <= head[WARMUP]
+    propose(choose, recipe, memory, context, oracle, floor, exploring, out, scratch.work)
+    u, auxiliary = uniform_pair(head[SEED], 0, 0, number, LIVE)
     action = draw(out, u)
-    return action, out[action], luck, head[CHANGES]
+    return action, out[action], auxiliary, head[CHANGES]
 
 
 @spliced
-def learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, action, propensity, reward, luck):
-    """Take in the reward of a live decision."""
+def learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, taken):
+    """Take in the reward of a live decision; `taken` has the action, its probability, the reward and the auxiliary uniform."""
     head = borrowed(desk.view(np.int64))
-    sums, fit, extra = on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT)
-    tuning, stabilizer, room = on_desk(desk, head, TUNING_AT), on_desk(desk, head, STABILIZER_AT), on_desk(desk, head, ROOM_AT)
-    refit, correcting = desk[head[PLAN_AT] + REFIT] != 0.0, extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
-    z, seen, error, work, aside = single_round(see, dims, head, sums, fit, predicted, error_cov, room)
-    take_in(dims, head, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, luck)
+    recipe, memory = Recipe(dims, head, on_desk(desk, head, TUNING_AT)), memory_on(desk, head)
+    refit, correcting = desk[head[PLAN_AT] + REFIT] != 0.0, memory.extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
+    context, scratch = single_round(see, recipe, memory, predicted, error_cov, allowed, on_desk(desk, head, ROOM_AT))
+    action, propensity, reward, auxiliary = taken
+    take_in(recipe, memory, context, Outcome(action, propensity, on_desk(desk, head, STABILIZER_AT), reward, auxiliary))
     if refit and head[RULE] <= ROBUST:
-        refit_all(dims, head, tuning, correcting, sums, fit, z.size, work, aside)
+        refit_all(recipe, memory, correcting, context.z.size, scratch)
 
 
 @cache
@@ -163,8 +175,8 @@ def live_program(calibrates, p, samples=False):
     def decide(desk, predicted, error_cov, allowed, number, out):
         return decide_on(see, choosing, dims, desk, predicted, error_cov, allowed, number, out)
 
-    def learn(desk, predicted, error_cov, allowed, action, propensity, reward, luck):
-        learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, action, propensity, reward, luck)
+    def learn(desk, predicted, error_cov, allowed, action, propensity, reward, auxiliary):
+        learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, (action, propensity, reward, auxiliary))
 
     kind = f"{'calibrated' if calibrates else 'plain'}_{len(dims)}"
     decide.__qualname__, learn.__qualname__ = f"decide_{'sampling_' if samples else ''}{kind}", f"learn_{kind}"

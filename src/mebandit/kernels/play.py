@@ -2,11 +2,12 @@
 
 import math
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .calibrate import calibrate
-from .compile import borrowed, item, jit, part, spliced
+from .compile import borrowed, inlined, item, jit, part, spliced
 from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
@@ -24,93 +25,143 @@ from .layout import (
     entry,
     fit_width,
     n_features,
-    packed_size,
+    report_at,
+    robust_fit,
 )
 from .learn import refit_calibrated, refit_plain, take_in_calibrated, take_in_plain
+from .rounds import Context, Oracle, Outcome, Recipe, Room
 from .world import observe, regrets, reward_of
+
+# The totals of a simulation.
+STANDARD: int = 0  # regret
+CLIPPED: int = 1  # regret against the clipped benchmark
+CARRIED: int = 2  # the feature that past actions change
+GUARDED_FITS: int = 3
+
+
+class Given(NamedTuple):
+    """What a policy meets in one block of rounds."""
+
+    spec: Any
+    tuning: Any
+    plan: Any
+    """its schedules in these rounds, a `ScheduleTable`"""
+    known: Any
+    """the theta that the oracles act on, by round or one for all"""
+    tape: Any
+    errors: Any
+    """the error covariances of the tape, packed"""
+    benchmark: Any
+    """the floor of the clipped benchmark by round"""
+
+
+class Records(NamedTuple):
+    """What is kept of a simulation."""
+
+    totals: Any
+    """so far, see above"""
+    times: Any
+    """the rounds after which totals are recorded"""
+    made: Any
+    """how many of these there were, (1,)"""
+    recorded: Any
+    """regret, clipped regret and guarded fits at these rounds, flat"""
+    arm_errors: Any
+    """|theta_a - theta*_a| at these rounds by action; NaN where nothing is learned"""
+    log: Any
+    """with room for every round, or for none: what was seen and done"""
 
 
 @jit
-def write_round(written, b, predicted, probabilities, action, reward):
+def write_round(log, b, predicted, probabilities, action, reward):
     """What was seen and done in round b."""
     for i in range(predicted.size):
-        written.predicted[b, i] = predicted[i]
+        log.predicted[b, i] = predicted[i]
     for a in range(probabilities.size):
-        written.propensities[b, a] = probabilities[a]
-    written.actions[b] = action
-    written.rewards[b] = reward
+        log.propensities[b, a] = probabilities[a]
+    log.actions[b] = action
+    log.rewards[b] = reward
 
 
 @spliced
-def play(see, choose, take_in, refit_all, dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
-    """Play one policy through one block of the tape. Returns the number of records made so far.
-
-    given: spec, tuning, the plan of the block, the theta that the oracles act on, the tape, its packed error covariances, and the floor of
-    the clipped benchmark by round. memory: sums, fit, extra. totals: standard regret, clipped regret, carried feature, guarded fits;
-    recorded: the first two and the last, and |theta_a - theta*_a| by action, at the rounds of `record_at`. Where `written` has room for the
-    rounds, what was seen and done in each is put there.
-    """
-    spec, tuning, plan, known, tape, errors, benchmark = borrowed(given)
-    sums, fit, extra = borrowed(memory)
-    totals, record_at, written = borrowed((totals, record_at, written))
-    records, arm_errors = borrowed(recorded)
+def play(see, choose, take_in, refit_all, dims, given, memory, records, start, room):
+    """Play one policy through one block of the tape, which begins after round `start`."""
+    given, memory, records = borrowed(given), borrowed(memory), borrowed(records)
     vectors, out, work, aside = borrowed(room)
+    spec, plan, tape, totals, made = given.spec, given.plan, given.tape, records.totals, records.made
+    recipe = Recipe(dims, spec, given.tuning)
     n_rounds, d = tape.context.shape
-    writes = written.rewards.size == n_rounds
-    n_actions, p = spec[N_ACTIONS], n_features(dims, d + spec[INTERCEPT])
-    width, report = fit_width(p), p + packed_size(p) + REPORT
-    shown = n_actions if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0  # the first row of the fit reported as theta
+    writes, learns = records.log.rewards.size == n_rounds, spec[RULE] <= ROBUST
+    p = n_features(dims, d + spec[INTERCEPT])
     x, z = part(vectors, 0, d), part(vectors, d, p)
     seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 2 * p)
     predicted = part(z, spec[INTERCEPT], d)
-    learns = spec[RULE] <= ROBUST
     for b in range(n_rounds):
         theta = item(tape.theta, entry(b, tape.theta.shape[0]))
         allowed = item(tape.allowed, entry(b, tape.allowed.shape[0]))
-        error = item(errors, entry(tape.component[b], errors.shape[0]))
-        observe(tape, b, totals[2], x, predicted)
-        see(dims, spec, sums, fit, z, error, seen, work)
-        acted_on, guess = item(known, entry(b, known.shape[0])), item(tape.guess, entry(b, tape.guess.shape[0]))
-        propose(choose, dims, spec, tuning, fit, extra, z, seen, allowed, plan.floor[b], plan.exploring[b], acted_on, guess, out, work)
+        error = item(given.errors, entry(tape.component[b], given.errors.shape[0]))
+        observe(tape, b, totals[CARRIED], x, predicted)
+        see(recipe, memory, z, error, seen, work)
+        context = Context(z, seen, error, allowed)
+        oracle = Oracle(item(given.known, entry(b, given.known.shape[0])), item(tape.guess, entry(b, tape.guess.shape[0])))
+        propose(choose, recipe, memory, context, oracle, plan.floor[b], plan.exploring[b], out, work)
         action = draw(out, tape.uniform[b])
-        standard, clipped = regrets(theta, x, out, allowed, benchmark[b])
-        totals[0] += standard
-        totals[1] += clipped
+        standard, clipped = regrets(theta, x, out, allowed, given.benchmark[b])
+        totals[STANDARD] += standard
+        totals[CLIPPED] += clipped
         if tape.carry_index >= 0:
-            totals[2] = tape.carry_decay * totals[2] + tape.carry_gain[action]
+            totals[CARRIED] = tape.carry_decay * totals[CARRIED] + tape.carry_gain[action]
         reward = reward_of(tape, b, x, action)
         if writes:
-            write_round(written, b, predicted, out, action, reward)
-        propensity, stabilizer = out[action], item(plan.stabilizer, entry(b, plan.stabilizer.shape[0]))
-        refit, correcting = plan.refit[b], plan.correcting[b]
-        take_in(dims, spec, tuning, stabilizer, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, tape.luck[b])
-        if refit and learns:
-            refit_all(dims, spec, tuning, correcting, sums, fit, p, work, aside)
-        if refit:
-            for a in range(n_actions):
-                totals[3] += fit[(shown + a) * width + report] == GUARDED
-        if next_record < record_at.size and record_at[next_record] == start + b + 1:
-            records[next_record, 0] = totals[0]
-            records[next_record, 1] = totals[1]
-            records[next_record, 2] = totals[3]
-            for a in range(n_actions):
-                gap = 0.0
-                for i in range(d):
-                    gap += (fit[(shown + a) * width + spec[INTERCEPT] + i] - theta[a, i]) ** 2
-                arm_errors[next_record, a] = math.sqrt(gap) if learns else np.nan
-            next_record += 1
-    return next_record
+            write_round(records.log, b, predicted, out, action, reward)
+        stabilizer = item(plan.stabilizer, entry(b, plan.stabilizer.shape[0]))
+        take_in(recipe, memory, context, Outcome(action, out[action], stabilizer, reward, tape.auxiliary[b]))
+        if plan.refit[b] and learns:
+            refit_all(recipe, memory, plan.correcting[b], p, Room(work, aside))
+        if plan.refit[b]:
+            totals[GUARDED_FITS] += guarded_fits(spec, memory.fit, p)
+        if made[0] < records.times.size and records.times[made[0]] == start + b + 1:
+            write_record(spec, memory.fit, theta, totals, part(records.recorded, 3 * made[0], 3), item(records.arm_errors, made[0]))
+            made[0] += 1
+
+
+@inlined
+def shown_fit(spec):
+    """The first row of the fits whose theta is reported."""
+    return robust_fit(spec[N_ACTIONS], 0) if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0
+
+
+@inlined
+def guarded_fits(spec, fit, p):
+    """How many of the reported fits are Fuller's."""
+    n = 0.0
+    for a in range(shown_fit(spec), shown_fit(spec) + spec[N_ACTIONS]):
+        n += fit[a * fit_width(p) + report_at(p) + REPORT] == GUARDED
+    return n
+
+
+@jit
+def write_record(spec, fit, theta, totals, recorded, arm_errors):
+    """The totals, and |theta_a - theta*_a| by action; NaN where nothing is learned."""
+    d = theta.shape[1]
+    width = fit_width(d + spec[INTERCEPT])
+    recorded[0], recorded[1], recorded[2] = totals[STANDARD], totals[CLIPPED], totals[GUARDED_FITS]
+    for a in range(spec[N_ACTIONS]):
+        own, gap = (shown_fit(spec) + a) * width + spec[INTERCEPT], 0.0
+        for i in range(d):
+            gap += (fit[own + i] - theta[a, i]) ** 2
+        arm_errors[a] = math.sqrt(gap) if spec[RULE] <= ROBUST else np.nan
 
 
 @spliced
-def as_it_is(dims, spec, sums, fit, z, error, seen, work):
+def as_it_is(recipe, memory, z, error, seen, work):
     """A recipe that does not calibrate reads z."""
 
 
 @spliced
-def calibrated(dims, spec, sums, fit, z, error, seen, work):
-    if spec[ACTS_ON] != PREDICTED:
-        calibrate(dims, spec, sums, fit, z, error, seen, work)
+def calibrated(recipe, memory, z, error, seen, work):
+    if recipe.spec[ACTS_ON] != PREDICTED:
+        calibrate(recipe.dims, recipe.spec, memory.sums, memory.fit, z, error, seen, work)
 
 
 @cache
@@ -121,8 +172,8 @@ def play_program(calibrates, samples):
         see, take_in, refit_all = calibrated, take_in_calibrated, refit_calibrated
     choosing = choose if samples else choose_firmly
 
-    def block(dims, given, memory, totals, record_at, next_record, start, recorded, written, room):
-        return play(see, choosing, take_in, refit_all, dims, given, memory, totals, record_at, next_record, start, recorded, written, room)
+    def block(dims, given, memory, records, start, room):
+        play(see, choosing, take_in, refit_all, dims, given, memory, records, start, room)
 
     block.__qualname__ = f"play_{'sampling_' if samples else ''}{'calibrated' if calibrates else 'plain'}"
     return jit(block)

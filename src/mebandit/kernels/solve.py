@@ -11,13 +11,17 @@ from .layout import (
     SINGULAR,
     SOLVED,
     STALE,
-    TERMS,
     UNSOLVED,
     WEIGHT,
     WEIGHT_SQ,
+    error_at,
+    factor_at,
     fit_width,
+    gram_at,
     n_features,
     packed_size,
+    report_at,
+    reward_sq_at,
     row_width,
 )
 from .limits import LARGEST, LARGEST_FACTOR
@@ -69,83 +73,84 @@ def fuller_kappa(gram, target, reward_sq, error, n, p, work):
 
 
 @spliced
-def solve_arm(dims, arm, ridge, correction, guard, keeps, sums, fit, p, n_actions, work, aside):
-    """Fit one arm from the running sums: theta, how it was found, and, where a rule asks for it (`keeps`), the factor it came from.
+def solve_arm(dims, arm, solving, sums, fit, p, n_actions, room):
+    """Fit one arm from the running sums: theta, how it was found, and, where a rule asks for it, the factor it came from.
 
     (eq. proposed-estimator) A = sum w zz' + ridge I - C,  theta = A^-1 sum w z r, with C by `correction`: nothing; the covariances of the
     rounds in which the arm was played (the naive estimator); pi^nd(a) Sigma_e over all rounds in which it could have been (the paper's).
     If A is not safely positive definite (A - C/n, n the effective number of rounds), Fuller's guard decides what is taken out.
-    The right-hand side is found where theta will stand, see `write_target`. What is seldom done is done on copies in `aside`: only what
-    is never handed to a function of its own can stay in a graphics processor's registers.
+    The right-hand side is found where theta will stand, see `write_target`. What is seldom done is done on copies in `room.aside`: only
+    what is never handed to a function of its own can stay in a GPU's registers.
     """
     report = UNSOLVED
-    if correction == NO_CORRECTION or guard == GUARD_AUTO:
-        report = solve_plainly(dims, arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside)
-    finish_arm(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+    if solving.correction == NO_CORRECTION or solving.guard == GUARD_AUTO:
+        report = solve_plainly(dims, arm, solving, sums, fit, p, n_actions, room)
+    finish_arm(report, arm, solving, sums, fit, p, n_actions, room.aside)
 
 
 @jit
-def solve_once(arm, ridge, correction, guard, sums, fit, p, n_actions, work, aside):
+def solve_once(arm, solving, sums, fit, p, n_actions, room):
     """`solve_arm` for a log."""
-    solve_arm((), arm, ridge, correction, guard, False, sums, fit, p, n_actions, work, aside)
+    solve_arm((), arm, solving, sums, fit, p, n_actions, room)
 
 
 @jit
-def solve_plainly(dims, arm, ridge, correction, keeps, sums, fit, p, n_actions, work, aside):
+def solve_plainly(dims, arm, solving, sums, fit, p, n_actions, room):
     """Solve the formula as it stands if its matrix is safely positive definite, the usual case. Returns the report, `UNSOLVED` if not."""
     p = n_features(dims, p)
-    size = packed_size(p)
-    row, theta = arm * row_width(p), part(fit, arm * fit_width(p), p)
-    gram, c, a, rest = part(sums, row + TERMS + p, size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * p)
-    take_out(arm, correction, sums, p, n_actions, c)
+    size, work, ridge = packed_size(p), room.work, solving.ridge
+    row, at = arm * row_width(p), arm * fit_width(p)
+    gram, c, a, rest = part(sums, row + gram_at(p), size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * p)
+    take_out(arm, solving.correction, sums, p, n_actions, c)
     trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
     if not factor(a, p, rest):
         return UNSOLVED
     if other_trace > 0.0:
         share = quotient(sums[row + WEIGHT_SQ], sums[row + WEIGHT] * sums[row + WEIGHT])
-        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, aside):
+        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, room.aside):
             return UNSOLVED
-    usable = solve_factored(a, p, theta)
-    if keeps:
-        copy(a, part(fit, arm * fit_width(p) + p, size), size)
+    usable = solve_factored(a, p, part(fit, at, p))
+    if solving.keeps:
+        copy(a, part(fit, at + factor_at(p), size), size)
     return SOLVED if usable else SINGULAR
 
 
 @spliced
-def finish_arm(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+def finish_arm(report, arm, solving, sums, fit, p, n_actions, aside):
     """Note that an arm was solved, or see to it carefully."""
-    at = arm * fit_width(p) + p + packed_size(p)
+    at = arm * fit_width(p) + report_at(p)
     if report == SOLVED:
         fit[at + REPORT] = SOLVED
-        fit[at + KAPPA] = 0.0 if correction == NO_CORRECTION else 1.0
+        fit[at + KAPPA] = 0.0 if solving.correction == NO_CORRECTION else 1.0
     else:
-        solve_aside(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside)
+        solve_aside(report, arm, solving, sums, fit, p, n_actions, aside)
     fit[at + STALE] = 0.0
 
 
 @jit
-def solve_aside(report, arm, ridge, correction, guard, sums, fit, p, n_actions, aside):
+def solve_aside(report, arm, solving, sums, fit, p, n_actions, aside):
     """Copy what is needed, solve carefully, and copy back what was found. A theta of no usable size, found here or before, is none."""
     size, row, at = packed_size(p), arm * row_width(p), arm * fit_width(p)
-    theta, kept, target, found = part(fit, at, p), part(fit, at + p, size), part(aside, 4 * size, p), part(aside, 3 * size, size)
+    theta, kept, target, found = part(fit, at, p), part(fit, at + factor_at(p), size), part(aside, 4 * size, p), part(aside, 3 * size, size)
+    correction = solving.correction
     kappa = 0.0 if correction == NO_CORRECTION else 1.0
     if report == UNSOLVED:
-        reward_sq = sums[row + TERMS + p + 2 * size + 1]
+        reward_sq = sums[row + reward_sq_at(p)]
         n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
         n = max(n, 1.0 / LARGEST)  # weights that have faded
-        copy(part(sums, row + TERMS + p, size), part(aside, 0, size), size)
-        copy(part(sums, row + TERMS + p + size, size), part(aside, size, size), size)
+        copy(part(sums, row + gram_at(p), size), part(aside, 0, size), size)
+        copy(part(sums, row + error_at(p), size), part(aside, size, size), size)
         take_out(arm, correction, sums, p, n_actions, part(aside, 2 * size, size))
         copy(theta, target, p)
-        report, kappa = solve_carefully(ridge, correction, guard, n, reward_sq, p, aside)
+        report, kappa = solve_carefully(solving.ridge, correction, solving.guard, n, reward_sq, p, aside)
         copy(found, kept, size)
         copy(target, theta, p)
         if not is_within(theta, p, LARGEST_FACTOR):
             report = SINGULAR
     if report == SINGULAR:
-        for k in range(p + size):
+        for k in range(report_at(p)):
             fit[at + k] = 0.0
-    fit[at + p + size + REPORT], fit[at + p + size + KAPPA] = report, kappa
+    fit[at + report_at(p) + REPORT], fit[at + report_at(p) + KAPPA] = report, kappa
 
 
 @seldom

@@ -8,20 +8,33 @@ from .layout import (
     COUNT,
     EVIDENCE,
     EVIDENCE_SQ,
+    FEATURES,
     LEARNED,
     N_ACTIONS,
     OFFERED,
     PLAYED,
     PRECISION,
     PSEUDO,
-    TERMS,
     UNIT,
     WEIGHT,
     WEIGHT_SQ,
     WEIGHTING,
+    alike_row,
+    context_row,
+    cross_at,
+    curve_fit,
+    departure_row,
+    error_at,
     fit_width,
+    gram_at,
+    left_at,
     n_features,
+    noise_at,
+    offered_row,
     packed_size,
+    reward_at,
+    reward_sq_at,
+    robust_fit,
     row_width,
 )
 from .limits import LARGEST_FACTOR
@@ -36,10 +49,9 @@ SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a roun
 @spliced
 def take_out(arm, correction, sums, p, n_actions, c):
     """C, the error covariance to be taken out for an arm."""
-    size = packed_size(p)
-    width, error = row_width(p), TERMS + p + size
-    played = part(sums, arm * width + error, size)
-    offered, alike = part(sums, (n_actions + arm) * width + error, size), part(sums, 2 * n_actions * width + error, size)
+    size, width, error = packed_size(p), row_width(p), error_at(p)
+    played, offered = part(sums, arm * width + error, size), part(sums, offered_row(n_actions, arm) * width + error, size)
+    alike = part(sums, alike_row(n_actions) * width + error, size)
     trace, at = 0.0, 0
     if correction == OFFERED:
         for i in range(p):
@@ -59,16 +71,16 @@ def take_out(arm, correction, sums, p, n_actions, c):
 @spliced
 def add_round(s, p, w, z, error, reward):
     """One round seen with weight w, into the row s of sums; `error` is its error covariance, packed."""
-    gram, cross = TERMS + p, TERMS + p + 2 * packed_size(p) + 2
+    gram, cross = gram_at(p), cross_at(p)
     s[COUNT] += 1.0
     s[WEIGHT] += w
     s[WEIGHT_SQ] += w * w
-    s[cross - 2] += w * reward
-    s[cross - 1] += w * reward * reward
+    s[reward_at(p)] += w * reward
+    s[reward_sq_at(p)] += w * reward * reward
     add_error(s, p, w, error)
     for i in range(p):
         v = w * z[i]
-        s[TERMS + i] += v
+        s[FEATURES + i] += v
         s[cross + i] += v * reward
         for j in range(p - i):
             s[gram + j] += v * z[i + j]
@@ -78,26 +90,27 @@ def add_round(s, p, w, z, error, reward):
 @spliced
 def add_error(s, p, w, error):
     """The error covariance alone, with weight w."""
-    size = packed_size(p)
-    for k in range(size):
-        s[TERMS + p + size + k] += w * error[k]
+    at = error_at(p)
+    for k in range(packed_size(p)):
+        s[at + k] += w * error[k]
 
 
 @jit
-def learn_sums(dims, spec, stabilizer, sums, z, error, allowed, action, propensity, reward, weight):
-    """Take one round into the running sums; `stabilizer` is pi^nd, `weight` the round's own.
+def learn_sums(recipe, sums, context, outcome, weight):
+    """Take one round into the running sums; `weight` is the round's own.
 
-    Row a < K holds the rounds in which a was played, weighted 1 or pi^nd(a) / pi(a). Under the paper's correction row K + a
-    holds the error covariance of the rounds in which a was allowed, weighted pi^nd(a); row 2K that of the rounds that count alike
+    Row a < K holds the rounds in which a was played, weighted 1 or pi^nd(a) / pi(a). Under the paper's correction the offered row of a
+    holds the error covariance of the rounds in which a was allowed, weighted pi^nd(a); the alike row that of the rounds that count alike
     for every arm (all allowed, pi^nd the same for all), so that the usual round costs one addition and not K.
     """
-    p = n_features(dims, z.size)
+    z, error, allowed, stabilizer = context.z, context.error, context.allowed, outcome.stabilizer
+    p, spec = n_features(recipe.dims, z.size), recipe.spec
     n_actions, width = spec[N_ACTIONS], row_width(p)
-    start, end = reach(action, n_actions)
+    start, end = reach(outcome.action, n_actions)
     for b in range(start, end):
-        if same(b, action):
-            w = weight if spec[WEIGHTING] == UNIT else quotient(weight * stabilizer[b], propensity)
-            add_round(part(sums, b * width, width), p, w, z, error, reward)
+        if same(b, outcome.action):
+            w = weight if spec[WEIGHTING] == UNIT else quotient(weight * stabilizer[b], outcome.propensity)
+            add_round(part(sums, b * width, width), p, w, z, error, outcome.reward)
     if spec[CORRECTION] != OFFERED:
         return
     alike = True
@@ -105,39 +118,40 @@ def learn_sums(dims, spec, stabilizer, sums, z, error, allowed, action, propensi
         if not allowed[b] or stabilizer[b] < stabilizer[0] or stabilizer[b] > stabilizer[0]:
             alike = False
     if alike:
-        add_error(part(sums, 2 * n_actions * width, width), p, weight * stabilizer[0], error)
+        add_error(part(sums, alike_row(n_actions) * width, width), p, weight * stabilizer[0], error)
         return
     for b in range(n_actions):
         if allowed[b]:
-            add_error(part(sums, (n_actions + b) * width, width), p, weight * stabilizer[b], error)
+            add_error(part(sums, offered_row(n_actions, b) * width, width), p, weight * stabilizer[b], error)
 
 
 @jit
-def learn_pseudo(dims, spec, sums, fit, extra, z, seen, error, allowed, action, propensity, reward, weight, known):
+def learn_pseudo(recipe, memory, context, outcome, weight, known):
     """Take one round into the sums of both fits, and into the evidence on which of them earns more.
 
-    Row a < K: regression calibration, r on the calibrated context x^ where a was played. Row K + a: every round in which a was allowed,
-    x~ with u r, u = 1{a_t = a} / pi(a); and row 2K + 3 + a the matrix D_a = sum c (1 - u) x~ x^'. With f_a = <theta_a, x^> by the first
-    fit, sum c x~ y_a = sum c u x~ r + D_a theta_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a). E[y_a | x, x~] =
-    <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
+    Row a < K: regression calibration, r on the calibrated context x^ where a was played. The offered row of a: every round in which a was
+    allowed, x~ with u r, u = 1{a_t = a} / pi(a); and its departure row the matrix D_a = sum c (1 - u) x~ x^'. With f_a = <theta_a, x^> by
+    the first fit, sum c x~ y_a = sum c u x~ r + D_a theta_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a).
+    E[y_a | x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
     Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
     Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~; and
     so do those that leave more of the reward unexplained, see `relative_precision`. A round without error says nothing on which fit is
     right, and counts in full.
     """
-    p = n_features(dims, z.size)
-    n_actions = spec[N_ACTIONS]
-    width, place = row_width(p), fit_width(p)
+    sums, fit, extra = memory.sums, memory.fit, memory.extra
+    z, seen, action, reward = context.z, context.seen, outcome.action, outcome.reward
+    p = n_features(recipe.dims, z.size)
+    n_actions, width, place = recipe.spec[N_ACTIONS], row_width(p), fit_width(p)
     top, robust_top = -np.inf, -np.inf
     chosen, robust = 0.0, 0.0
     first, second = -1, -1
     for b in range(n_actions):
-        if allowed[b]:
+        if context.allowed[b]:
             f = dot(part(fit, b * place, p), seen, p)
-            g = dot(part(fit, (n_actions + b) * place, p), z, p)
-            u = 1.0 / propensity if b == action else 0.0
-            add_round(part(sums, (n_actions + b) * width, width), p, weight, z, error, u * reward)
-            matrix = part(sums, (2 * n_actions + 3 + b) * width, p * p)
+            g = dot(part(fit, robust_fit(n_actions, b) * place, p), z, p)
+            u = 1.0 / outcome.propensity if b == action else 0.0
+            add_round(part(sums, offered_row(n_actions, b) * width, width), p, weight, z, context.error, u * reward)
+            matrix = part(sums, departure_row(n_actions, b) * width, p * p)
             for i in range(p):
                 v = weight * (1.0 - u) * z[i]
                 for j in range(p):
@@ -155,18 +169,19 @@ def learn_pseudo(dims, spec, sums, fit, extra, z, seen, error, allowed, action, 
     for b in range(start, end):
         if same(b, action):
             settled = n / (n + SETTLING * p * (1.0 - known))
-            add_round(part(sums, b * width, width), p, settled * relative_precision(spec, fit, p, known), seen, error, reward)
+            w = settled * relative_precision(recipe.spec, fit, p, known)
+            add_round(part(sums, b * width, width), p, w, seen, context.error, reward)
 
 
 @spliced
 def write_target(a, spec, sums, fit, p):
     """What the fit of row a is solved for, sum w z y, where its theta will stand. The doubly robust one adds D theta of the first fit."""
     n_actions, width = spec[N_ACTIONS], row_width(p)
-    target, cross = part(fit, a * fit_width(p), p), part(sums, a * width + TERMS + p + 2 * packed_size(p) + 2, p)
+    target, cross = part(fit, a * fit_width(p), p), part(sums, a * width + cross_at(p), p)
     for i in range(p):
         target[i] = cross[i]
     if spec[WEIGHTING] == PSEUDO and a >= n_actions:
-        matrix, first = part(sums, (n_actions + 3 + a) * width, p * p), part(fit, (a - n_actions) * fit_width(p), p)
+        matrix, first = part(sums, departure_row(n_actions, a - n_actions) * width, p * p), part(fit, (a - n_actions) * fit_width(p), p)
         for i in range(p):
             for j in range(p):
                 target[i] += matrix[i * p + j] * first[j]
@@ -175,15 +190,15 @@ def write_target(a, spec, sums, fit, p):
 @spliced
 def relative_precision(spec, fit, p, known):
     """(nu + u) / (nu + 1 - known): how much less is left of the reward in this round than in a mean one; 1 where all are alike."""
-    at = (2 * spec[N_ACTIONS] + 1) * fit_width(p) + p + 1
-    nu, u = fit[at], fit[at + 1]
+    at = curve_fit(spec[N_ACTIONS]) * fit_width(p)
+    nu, u = fit[at + noise_at(p)], fit[at + left_at(p)]
     return (nu + u) / (nu + 1.0 - known) if spec[PRECISION] and nu > 0.0 else 1.0
 
 
 @seldom
 def discount(sums, factor, n_actions, p):
-    """Let what was learned about rewards fade; what describes x~ (rows 2K + 1 and 2K + 2) stays."""
-    first, last = (2 * n_actions + 1) * row_width(p), (2 * n_actions + 3) * row_width(p)
+    """Let what was learned about rewards fade; what describes x~ stays."""
+    first, last = context_row(n_actions) * row_width(p), departure_row(n_actions, 0) * row_width(p)
     for k in range(sums.size):
         if not first <= k < last:
             sums[k] *= factor

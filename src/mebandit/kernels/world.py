@@ -41,8 +41,9 @@ STRIP = 256
 
 
 @jit
-def write_uniforms(seed, cell, replicate, first, purpose, u, v):
-    """The pair of uniforms of `purpose` in rounds first, first + 1, ..."""
+def write_uniforms(key, first, purpose, u, v):
+    """The pair of uniforms of `purpose` in rounds first, first + 1, ...; the key is seed, cell and replicate."""
+    seed, cell, replicate = key
     for b in range(u.size):
         u[b], v[b] = uniform_pair(seed, cell, replicate, first + b, purpose)
 
@@ -65,7 +66,7 @@ def write_standardized(kind, df, u, v, out, tails):
 
 
 @jit
-def write_vectors(kind, df, seed, cell, replicate, first, purpose, z, m, u, v, tails):
+def write_vectors(kind, df, key, first, purpose, z, m, u, v, tails):
     """Standardized vectors for m rounds, z[i, b] the i-th entry for round first + b.
 
     A pair of uniforms serves two entries, or one Student t.
@@ -73,7 +74,7 @@ def write_vectors(kind, df, seed, cell, replicate, first, purpose, z, m, u, v, t
     d = z.shape[0]
     u, v = u[:m], v[:m]
     for i in range(0, d, 1 if kind == STUDENT_T else 2):
-        write_uniforms(seed, cell, replicate, first, purpose + i, u, v)
+        write_uniforms(key, first, purpose + i, u, v)
         write_standardized(kind, df, u, v, z[i, :m], tails)
         if kind != STUDENT_T and i + 1 < d:
             write_standardized(kind, df, v, u, z[i + 1, :m], tails)
@@ -86,7 +87,7 @@ def fill_normals(seed, cell, replicate, purpose, out):
     z, u, v, tails = np.empty((d, STRIP)), np.empty(STRIP), np.empty(STRIP), np.empty(STRIP, dtype=np.int64)
     for first in range(0, n, STRIP):
         m = min(STRIP, n - first)
-        write_vectors(NORMAL, 0.0, seed, cell, replicate, first + 1, purpose, z, m, u, v, tails)
+        write_vectors(NORMAL, 0.0, (seed, cell, replicate), first + 1, purpose, z, m, u, v, tails)
         for b in range(m):
             for i in range(d):
                 out[first + b, i] = z[i, b]
@@ -137,18 +138,18 @@ def fill_tape(world, stretch, tape):
     known, E[x | x~] = offset_c + G_c x~.
     """
     n, d = tape.context.shape
-    seed, cell, replicate = stretch.seed, stretch.cell, stretch.replicate
+    key = stretch.seed, stretch.cell, stretch.replicate
     z, u, v, tails = np.empty((d, STRIP)), np.empty(STRIP), np.empty(STRIP), np.empty(STRIP, dtype=np.int64)
     component = tape.component
     write_components(world, stretch, component)
-    write_uniforms(seed, cell, replicate, stretch.start + 1, DECISION, tape.uniform, tape.luck)
+    write_uniforms(key, stretch.start + 1, DECISION, tape.uniform, tape.auxiliary)
     for first in range(0, n, STRIP):
         m, time = min(STRIP, n - first), stretch.start + first + 1
         if world.random_context:
-            write_vectors(world.context_kind, 0.0, seed, cell, replicate, time, CONTEXT, z, m, u, v, tails)
+            write_vectors(world.context_kind, 0.0, key, time, CONTEXT, z, m, u, v, tails)
         combine(world.mean, world.factor, world.random_context, component, z, m, tape.context, first)
         if world.random_error:
-            write_vectors(world.error_kind, world.error_df, seed, cell, replicate, time, ERROR, z, m, u, v, tails)
+            write_vectors(world.error_kind, world.error_df, key, time, ERROR, z, m, u, v, tails)
         combine(world.error_mean, world.error_factor, world.random_error, component, z, m, tape.error, first)
         if world.gain.shape[0] > 0:
             for i in range(d):
@@ -156,7 +157,7 @@ def fill_tape(world, stretch, tape):
                     z[i, b] = tape.context[first + b, i] + tape.error[first + b, i]
             combine(world.offset, world.gain, True, component, z, m, tape.guess, first)
         noise = tape.noise[first : first + m]
-        write_uniforms(seed, cell, replicate, time, NOISE, u[:m], v[:m])
+        write_uniforms(key, time, NOISE, u[:m], v[:m])
         write_standardized(world.noise_kind, 0.0, u[:m], v[:m], noise, tails)
         for b in range(m):
             noise[b] *= world.noise_sd

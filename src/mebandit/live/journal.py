@@ -280,8 +280,8 @@ def _shown(text: bytes) -> str:
 
 def decision_text(pending: Pending, error_cov: str) -> str:
     """A decision as JSON, of which the error covariance is given: numbers that are finite are written as Python writes them."""
-    (x, _, allowed, _, luck), (number, action, _, propensities) = pending
-    seen = f'"predicted":{x.tolist()},"error_cov":{error_cov},"allowed":{allowed.nonzero()[0].tolist()},"luck":{luck!r}'
+    (x, _, allowed, _, auxiliary), (number, action, _, propensities) = pending
+    seen = f'"predicted":{x.tolist()},"error_cov":{error_cov},"allowed":{allowed.nonzero()[0].tolist()},"luck":{auxiliary!r}'
     return f'{{"decision":{number},{seen},"action":{action},"propensities":{propensities.tolist()}}}'
 
 
@@ -304,7 +304,7 @@ def decision_from_plain(data: dict[str, Any], n_actions: int, dim: int) -> Pendi
         error_cov=checks.covariance("error_cov", data["error_cov"], dim),
         allowed=allowed,
         time=checks.integer("decision", data["decision"], 1),
-        luck=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
+        auxiliary=checks.number("luck", data["luck"], "be in (0, 1)", 0.0, 1.0),
     )
     propensities = checks.probabilities("propensities", data["propensities"], allowed)
     if not propensities[action] >= limits.LEAST:

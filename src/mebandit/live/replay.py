@@ -35,8 +35,8 @@ def verify_decision(workspace: Workspace, seed: int, pending: Pending) -> None:
     """Refuse a decision of a journal that is not what policy and seed give for what was seen."""
     (x, s, allowed, number, uniform), known = pending
     observation, again = workspace.decide(x, s, allowed, number)
-    if uniform != observation.luck:
-        checks.refuse("luck", f"be that of the seed and the decision, {observation.luck!r}", repr(uniform))
+    if uniform != observation.auxiliary:
+        checks.refuse("luck, the auxiliary uniform,", f"be that of the seed and the decision, {observation.auxiliary!r}", repr(uniform))
     if not np.abs(known.propensities - again.propensities).max() <= CLOSE:
         remedy = "Was it written by another version? Learner.recover(..., verify=False) takes it as it is."
         rule = f"be those that the policy gives, {checks.shown(again.propensities)}"

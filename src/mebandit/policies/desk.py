@@ -26,7 +26,7 @@ class Desk:
         state, n_actions, dim = policy.init(), policy.n_actions, policy.dim
         floor = 0.0 if callable(policy.floor) else policy.floor_at(1)
         stabilizer = np.zeros(n_actions) if callable(policy.stabilizer) else policy.stabilizer_at(1)
-        room = np.zeros(kernels.room_size(n_actions, policy.n_features))
+        room = np.zeros(layout.room_size(n_actions, policy.n_features))
         parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
         times = (min(time, layout.NEVER) for time in (policy.warmup, policy.correct_from))
         places = np.cumsum([layout.DESK_HEAD, *(part.size for part in parts)]).tolist()
@@ -85,13 +85,13 @@ class Desk:
         if not self._steady:
             self.words[self._plan.start + layout.FLOOR] = self.policy.floor_at(number)
         pi = np.empty(self._n_actions)
-        action, propensity, luck, changes = self._decide(self.words, x, s, allowed, number, pi)
+        action, propensity, auxiliary, changes = self._decide(self.words, x, s, allowed, number, pi)
         if changes != self._changes:
             if action < 0:
                 return self.decide(x, self._acceptable(x, s), allowed, number)
             self._error_cov, self._changes = s.copy(), changes
         pi.setflags(False)  # type: ignore[call-arg]  # read-only; by name it would take 70 ns more
-        observation = new(Observation, (x.copy(), self._error_cov, allowed, number, luck))
+        observation = new(Observation, (x.copy(), self._error_cov, allowed, number, auxiliary))
         return observation, new(Decision, (number, action, propensity, pi))
 
     def _acceptable(self, x: Floats, s: Floats) -> Floats:
@@ -105,10 +105,10 @@ class Desk:
 
     def learn(self, observation: Observation, decision: Decision, reward: float) -> None:
         """Take in the reward of a decision."""
-        x, s, allowed, time, luck = observation
+        x, s, allowed, time, auxiliary = observation
         if not self._steady:
             self._ask_schedules(time)
-        self._learn(self.words, x, s, allowed, decision.action, decision.propensity, reward, luck)
+        self._learn(self.words, x, s, allowed, decision.action, decision.propensity, reward, auxiliary)
 
     @property
     def learned(self) -> int:

@@ -212,46 +212,19 @@ class LinearPolicy(Component):
         self.check_state(state)
         predicted, error_cov, allowed, time, _ = checked_observation(observation, dim=self.dim, n_actions=self.n_actions)
         state, out = LinearState(*map(readable, state)), np.empty(self.n_actions)
-        kernels.propose_one(
-            self.spec,
-            self.tuning,
-            state.sums,
-            state.fit,
-            state.extra,
-            predicted,
-            error_cov,
-            allowed,
-            self.floor_at(time),
-            time <= self.warmup,
-            self.theta_known,
-            out,
-        )
+        floor, exploring = self.floor_at(time), time <= self.warmup
+        kernels.propose_one(self.spec, self.tuning, state, predicted, error_cov, allowed, self.theta_known, floor, exploring, out)
         return out
 
     def update(self, state: LinearState, round: Round) -> LinearState:
         """The state after one more finished round."""
         self.check_state(state)
-        (predicted, error_cov, allowed, time, uniform), action, propensities, reward = checked_round(
-            round, dim=self.dim, n_actions=self.n_actions
-        )
+        observation, action, propensities, reward = checked_round(round, dim=self.dim, n_actions=self.n_actions)
+        predicted, error_cov, allowed, time, auxiliary = observation
+        outcome = kernels.Outcome(action, float(propensities[action]), self.stabilizer_at(time), reward, auxiliary)
+        refit, correct_from = self.refits_every_round or self.refits_after(self._learned(state) + 1), min(self.correct_from, layout.NEVER)
         new = _copied(state)
-        kernels.learn_one(
-            self.spec,
-            self.tuning,
-            self.stabilizer_at(time),
-            new.sums,
-            new.fit,
-            new.extra,
-            predicted,
-            error_cov,
-            allowed,
-            action,
-            float(propensities[action]),
-            reward,
-            uniform,
-            self.refits_every_round or self.refits_after(int(state.extra[layout.LEARNED]) + 1),
-            min(self.correct_from, layout.NEVER),
-        )
+        kernels.learn_one(self.spec, self.tuning, new, predicted, error_cov, allowed, outcome, refit, correct_from)
         self.check_state(new)
         return new
 
@@ -294,15 +267,19 @@ class LinearPolicy(Component):
             return Moments(state.sums[: 2 * K + 1], K, p)
         own = np.concatenate([state.sums[K : 2 * K], np.zeros_like(state.sums[: K + 1])])
         own[:K, layout.COUNT] = state.sums[:K, layout.COUNT]
-        pull = state.sums[2 * K + 3 : 3 * K + 3, : p * p].reshape(K, p, p)
-        own[:K, -p:] += np.einsum("kij,kj->ki", pull, state.fit[:K, :p])
+        departures = layout.departure_row(K, 0)
+        pull = state.sums[departures : departures + K, : p * p].reshape(K, p, p)
+        own[:K, layout.cross_at(p) :] += np.einsum("kij,kj->ki", pull, state.fit[:K, :p])
         return Moments(own, K, p)
 
     def _refitted(self, state: LinearState) -> LinearState:
-        found, times = _copied(state), state.extra[layout.LEARNED]
-        correcting = bool(times >= min(self.correct_from, layout.NEVER))
-        kernels.refit_now(self.spec, self.tuning, correcting, found.sums, found.fit, self.n_features)
+        found = _copied(state)
+        kernels.refit_now(self.spec, self.tuning, found, self._learned(state) >= self.correct_from, self.dim)
         return found
+
+    def _learned(self, state: LinearState) -> int:
+        """How many rounds a state knows."""
+        return int(state.extra[layout.LEARNED])
 
     def _replace(self, state: LinearState, new: LinearState) -> None:
         """Write a checked state into another one's arrays."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit import checks, kernels
+from mebandit import checks
 from mebandit.kernels import layout, limits
 from mebandit.policies.estimators import Estimator
 from mebandit.policies.rules import Rule
@@ -36,21 +36,21 @@ class Memory:
     def rows(self) -> tuple[int, int]:
         """How many rows the running sums and the fits have."""
         K, context, two_fits = self.n_actions, self.estimator.context, self.estimator.n_fits > 1
-        sums = 3 * K + 3 if two_fits else 2 * K + (1 if context is None else 3)
+        sums = layout.departure_row(K, K if two_fits else 0) if two_fits or context is not None else layout.context_row(K)
         curved = context is not None and context.curved
-        return sums + curved, K if context is None and not two_fits else 2 * K + 2
+        return sums + curved, K if context is None and not two_fits else layout.curve_fit(K) + 1
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Of the parts of a state."""
         (sums, fits), p = self.rows, self.n_features
-        return (sums, kernels.row_width(p)), (fits, kernels.fit_width(p)), (self.rule.n_counters,)
+        return (sums, layout.row_width(p)), (fits, layout.fit_width(p)), (self.rule.n_counters,)
 
     def empty(self) -> LinearState:
         """The state before the first round: no sums, and the factor of ridge I for every fit."""
         p, ridge = self.n_features, self.estimator.ridge
         state = LinearState(*(np.zeros(shape) for shape in self.shapes))
-        diagonal = p + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
+        diagonal = layout.factor_at(p) + np.cumsum(np.arange(p + 1, 1, -1)) - (p + 1)
         self.fits(state)[:, diagonal] = 1 / ridge if ridge >= limits.LEAST_VARIANCE else 0.0
         self.mark_stale(state)
         return state
@@ -61,11 +61,11 @@ class Memory:
 
     def mark_stale(self, state: LinearState) -> None:
         """Note that every fit has to be solved for again."""
-        self.fits(state)[:, layout.STALE - layout.REPORT_COLUMNS] = 1.0
+        self.fits(state)[:, layout.report_at(self.n_features) + layout.STALE] = 1.0
 
     def check_size(self, dim: int) -> None:
         """Refuse a policy for whose memory there is no room."""
-        size = self.rows[0] * (layout.TERMS + (dim + 2) ** 2) + 2 * self.n_actions
+        size = self.rows[0] * layout.row_width(dim + 1) + 2 * self.n_actions
         if size > MOST_NUMBERS:
             rule, received = f"make a memory of at most {MOST_NUMBERS:,} numbers", f"{self.n_actions} and {dim}, which make {size:,}"
             checks.refuse("n_actions and dim", rule, received)
@@ -87,13 +87,13 @@ class Memory:
     def _check_counts(self, state: LinearState) -> None:
         """Refuse counts that are none, and means of x̃ that no predictions have."""
         K, learned = self.n_actions, state.extra[layout.LEARNED]
-        heads = state.sums[: 2 * K + 3, : layout.TERMS]
+        heads = state.sums[: layout.departure_row(K, 0), : layout.FEATURES]
         if not (0 <= learned <= 2**53 and learned == np.floor(learned)):
             checks.refuse("state.extra", "begin with the number of rounds learned", checks.shown(learned))
         if (heads < 0).any():
             checks.refuse("state.sums", "begin with counts and weights of at least 0", checks.shown(heads[(heads < 0).any(axis=1)][0]))
         if self.estimator.context is not None:
-            rows = state.sums[2 * K + 1 : 2 * K + 3]
-            first = np.abs(rows[:, layout.TERMS : layout.TERMS + self.n_features]).max(axis=1)
+            rows = state.sums[[layout.context_row(K), layout.recent_row(K)]]
+            first = np.abs(rows[:, layout.FEATURES : layout.gram_at(self.n_features)]).max(axis=1)
             if (first > limits.LARGEST * (1 + 1e-6) * rows[:, layout.WEIGHT]).any():
                 checks.refuse("state.sums", f"have means of predictions of at most {limits.LARGEST:g} in size", checks.shown(first))

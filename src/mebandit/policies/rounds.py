@@ -11,13 +11,13 @@ def checked_observation(observation: Observation, *, dim: int, n_actions: int) -
     """An observation of d features and K actions; refused where one of its parts breaks a rule."""
     if not isinstance(observation, tuple) or len(observation) != len(Observation._fields):
         checks.refuse("observation", "be an Observation", checks.shown(observation))
-    predicted, error_cov, allowed, time, uniform = observation
+    predicted, error_cov, allowed, time, auxiliary = observation
     return Observation(
         readable(checks.floats("predicted", predicted, (dim,))),
         readable(checks.covariance("error_cov", error_cov, dim)),
         readable(checks.allowed_actions("allowed", allowed, n_actions)),
         checks.integer("time", time, 1, layout.NEVER),
-        checks.number("luck", uniform, "be in [0, 1]", 0.0, 1.0),
+        checks.number("auxiliary", auxiliary, "be in [0, 1]", 0.0, 1.0),
     )
 
 

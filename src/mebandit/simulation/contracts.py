@@ -100,7 +100,7 @@ def check_environment(environment: Any, *, rounds: int = 50, seed: int = 0) -> N
         _require(states.same(whole, again), f"{name}.tape", "be a pure function of the stretch", "two different tapes")
         cut = rounds // 3
         tail = tape(replicate, cut)
-        for field in ("context", "error", "noise", "uniform", "luck"):
+        for field in ("context", "error", "noise", "uniform", "auxiliary"):
             alike = np.array_equal(getattr(whole, field)[cut:], getattr(tail, field))
             _require(alike, f"{name}.tape", "give the same rounds in whatever pieces", f"another {field} when begun at {cut}")
         reported = [tape.error_cov[tape.component % len(tape.error_cov)] for tape in (whole, tail)]

@@ -1,4 +1,4 @@
-"""The simulator: policies meet the same luck, replicate by replicate.
+"""The simulator: policies meet the same random numbers, replicate by replicate.
 
 Each replicate's randomness is a pure function of (seed, cell, replicate, round), written block by block onto a tape that every
 policy plays; so memory does not grow with the horizon, and neither the number of workers nor the company of other policies changes
@@ -40,67 +40,66 @@ class Trajectory:
     def __init__(self, policy: Policy, record_at: Integers) -> None:
         self.policy = policy
         self.state = policy.init()
-        self.totals = np.zeros(4)
-        """standard regret, clipped regret, carried feature, guarded fits"""
-        self.record_at = record_at
-        self.recorded = 0
-        self.records = np.zeros((record_at.size, 3))
-        self.arm_errors = np.full((record_at.size, policy.n_actions), np.nan)
+        self.records = kernels.Records(
+            totals=np.zeros(kernels.GUARDED_FITS + 1),
+            times=record_at,
+            made=np.zeros(1, dtype=np.int64),
+            recorded=np.zeros(3 * record_at.size),
+            arm_errors=np.full((record_at.size, policy.n_actions), np.nan),
+            log=blank(0, policy.n_actions, policy.dim),
+        )
 
     def play(self, tape: Tape, start: int, benchmark: Floats, written: History | None = None) -> None:
         """Go on through one block of tape, whose first round is start + 1; what is seen and done goes into `written`."""
         if type(self.policy) is LinearPolicy:
-            nothing = blank(0, self.policy.n_actions, self.policy.dim)
-            self._play_compiled(self.policy, tape, start, benchmark, nothing if written is None else written)
+            self._play_compiled(self.policy, tape, start, benchmark, written)
         else:
             self._play_stepwise(tape, start, benchmark, written)
 
-    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: History) -> None:
+    def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: History | None) -> None:
         k, p = policy.n_actions, policy.n_features
         times = np.arange(start + 1, start + tape.noise.size + 1)
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
         errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
-        room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(kernels.work_size(k, p)), np.empty(kernels.aside_size(p))
-        self.recorded = _program(policy)(
+        room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
+        _program(policy)(
             (0,) * p if p in UNROLLED else (),
-            (policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
-            tuple(part.reshape(part.size) for part in self.state),
-            self.totals,
-            self.record_at,
-            self.recorded,
+            kernels.Given(policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
+            kernels.Memory(*(part.reshape(part.size) for part in self.state)),
+            self.records if written is None else self.records._replace(log=written),
             start,
-            (self.records, self.arm_errors),
-            written,
             room,
         )
 
     def _play_stepwise(self, tape: Tape, start: int, benchmark: Floats, written: History | None) -> None:
         """The same loop in Python, for a policy of any class: observe, decide, reward, learn, record."""
         x, predicted = np.empty(tape.context.shape[1]), np.empty(tape.context.shape[1])
+        totals, times, made = self.records.totals, self.records.times, self.records.made
         for b in range(tape.noise.size):
             time = start + b + 1
             theta = tape.theta[b % len(tape.theta)]
             allowed = tape.allowed[b % len(tape.allowed)]
-            kernels.observe(tape, b, self.totals[2], x, predicted)
+            kernels.observe(tape, b, totals[kernels.CARRIED], x, predicted)
             error_cov = tape.error_cov[tape.component[b] % len(tape.error_cov)]
-            observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.luck[b]))
+            observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.auxiliary[b]))
             pi = checks.probabilities(f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed)
             action = kernels.draw(pi, tape.uniform[b])
-            self.totals[:2] += kernels.regrets(theta, x, pi, allowed, benchmark[b])
+            totals[: kernels.CARRIED] += kernels.regrets(theta, x, pi, allowed, benchmark[b])
             if tape.carry_index >= 0:
-                self.totals[2] = tape.carry_decay * self.totals[2] + tape.carry_gain[action]
+                totals[kernels.CARRIED] = tape.carry_decay * totals[kernels.CARRIED] + tape.carry_gain[action]
             reward = kernels.reward_of(tape, b, x, action)
             if written is not None:
                 written.predicted[b], written.actions[b], written.propensities[b], written.rewards[b] = predicted, action, pi, reward
             self.state = advance(self.policy, self.state, Round(observation, action, pi, reward))
-            if self.recorded < self.record_at.size and self.record_at[self.recorded] == time:
+            if made[0] < times.size and times[made[0]] == time:
                 self._record(theta)
 
     def _record(self, theta: Floats) -> None:
-        self.records[self.recorded] = self.totals[0], self.totals[1], np.nan
+        totals, made = self.records.totals, self.records.made
+        self.records.recorded.reshape(-1, 3)[made[0]] = totals[kernels.STANDARD], totals[kernels.CLIPPED], np.nan
         if hasattr(self.policy, "theta"):
-            self.arm_errors[self.recorded] = np.linalg.norm(self.policy.theta(self.state) - theta, axis=1)
-        self.recorded += 1
+            self.records.arm_errors[made[0]] = np.linalg.norm(self.policy.theta(self.state) - theta, axis=1)
+        made += 1
 
 
 def _program(policy: LinearPolicy) -> Any:
@@ -132,7 +131,7 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Policies that meet the same luck in one world: everything that a replicate needs, wherever it is played."""
+    """Policies that meet the same random numbers in one world: everything that a replicate needs, wherever it is played."""
 
     environment: Environment
     policies: dict[str, Policy]
@@ -161,7 +160,8 @@ class Contest:
             benchmark = schedules.floors(self.floor, np.arange(start + 1, stretch.stop + 1), self.environment.n_actions)
             for trajectory in trajectories:
                 trajectory.play(tape, start, benchmark)
-        return Played(np.stack([t.records for t in trajectories]), np.stack([t.arm_errors for t in trajectories]))
+        kept = [t.records for t in trajectories]
+        return Played(np.stack([each.recorded.reshape(-1, 3) for each in kept]), np.stack([each.arm_errors for each in kept]))
 
     def results(self, played: Iterable[tuple[Floats, Floats]]) -> Results:
         """The results, from what the replicates gave, in their order."""

@@ -29,7 +29,7 @@ class Trial:
     progress: Show
 
     def check(self, planned: Plan, design: Design, n: int) -> Check:
-        """Trials of n independent rounds; each number of rounds has luck of its own."""
+        """Trials of n independent rounds; each number of rounds has random numbers of its own."""
         world = Gaussian(
             theta=design.theta, mean=design.mean, cov=design.cov, error_cov=design.error_cov, noise_sd=design.noise_sd
         )  # fmt: skip

@@ -1,8 +1,8 @@
 """Simulation on a GPU: one thread plays one trajectory, with all its memory at hand, by the functions of `mebandit.kernels`.
 
 The source is the processor's; only the compiler's tools differ, and the loop: a thread draws what a round has in store when it comes to
-it (the same counted random numbers), where the processor fills tapes for all policies. So both engines meet the same luck and agree up to
-the rounding of sums, which the compilers order and contract differently; a rounded tie may then send a trajectory another way.
+it (the same counted random numbers), where the processor fills tapes for all policies. So both engines meet the same random numbers and
+agree up to the rounding of sums, which the compilers order and contract differently; a rounded tie may then send a trajectory another way.
 
 Every recipe, with its number of actions and features, is compiled by itself: what it does not do is left out, and loops of known length
 are unrolled. Launches of a dozen pieces of work are under way at the same time.
@@ -26,7 +26,7 @@ from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, ScheduleTable, World
 
 if TYPE_CHECKING:
-    from mebandit.simulation.gpu.trajectory import Recipe
+    from mebandit.simulation.gpu.trajectory import Constants
 
 ENGINES = ("cpu", "cuda", "auto")
 
@@ -89,7 +89,7 @@ class Worlds(NamedTuple):
 
 
 def missing() -> str | None:
-    """Why there is no graphics processor to simulate on, or None."""
+    """Why there is no GPU to simulate on, or None."""
     if find_spec("numba_cuda") is None and not import_module("numba").config.ENABLE_CUDASIM:
         return "numba-cuda is not installed"
     try:
@@ -105,7 +105,7 @@ def target() -> Any:
 
 
 def chosen(engine: str, contests: Iterable[Playable]) -> bool:
-    """Whether to simulate on a graphics processor; "cuda" says why that cannot be, "auto" then takes the processor."""
+    """Whether to simulate on a GPU; "cuda" says why that cannot be, "auto" then takes the processor."""
     checks.one_of("engine", engine, ENGINES)
     if engine == "cpu":
         return False
@@ -125,7 +125,7 @@ def chosen(engine: str, contests: Iterable[Playable]) -> bool:
 
 
 def unfit(contest: Playable) -> str | None:
-    """Why a contest cannot be played on a graphics processor, or None."""
+    """Why a contest cannot be played on a GPU, or None."""
     environment = contest.environment
     if not drawn(environment):
         return f"the rounds of {type(environment).__name__} are not drawn by compiled code"
@@ -200,7 +200,7 @@ def prepared(contest: Playable, first: int, end: int) -> list[Launch]:
     world, worlds, place = stacked(contest.environment, contest.seed, first, end)
     benchmark, record_at, place = map(cuda.to_device, (schedules.floors(contest.floor, times, k), contest.record_at, place))
     on_device = {
-        intercept: tuple(map(cuda.to_device, worlds._replace(errors=packed(worlds.errors, intercept))))
+        intercept: Worlds(*map(cuda.to_device, worlds._replace(errors=packed(worlds.errors, intercept))))
         for intercept in {policy.n_features - policy.dim for policy in policies}
     }
     launches = []
@@ -210,7 +210,7 @@ def prepared(contest: Playable, first: int, end: int) -> list[Launch]:
             (contest.seed, contest.cell),
             first,
             cuda.to_device(policy.tuning),
-            tuple(cuda.to_device(np.ascontiguousarray(field)) for field in plan),
+            ScheduleTable(*(cuda.to_device(np.ascontiguousarray(field)) for field in plan)),
             benchmark,
             on_device[policy.n_features - policy.dim],
             place,
@@ -220,16 +220,16 @@ def prepared(contest: Playable, first: int, end: int) -> list[Launch]:
             cuda.device_array((contest.record_at.size, 3, n)),
             cuda.device_array((contest.record_at.size, k, n)),
         )
-        launches.append(Launch(kernel(recipe_of(policy, plan, world, worlds)), arguments, cuda.stream()))
+        launches.append(Launch(kernel(constants_of(policy, plan, world, worlds)), arguments, cuda.stream()))
     return launches
 
 
-def recipe_of(policy: LinearPolicy, plan: ScheduleTable, world: World, worlds: Worlds) -> "Recipe":
+def constants_of(policy: LinearPolicy, plan: ScheduleTable, world: World, worlds: Worlds) -> "Constants":
     """What of a policy in a world is compiled."""
-    from mebandit.simulation.gpu.trajectory import Recipe
+    from mebandit.simulation.gpu.trajectory import Constants
 
     state = policy.init()
-    return Recipe(
+    return Constants(
         spec=tuple(int(code) for code in policy.spec),
         sums=state.sums.size,
         fit=state.fit.size,
