@@ -20,7 +20,9 @@ class Analysis:
     estimates: dict[str, Estimate]
     """by method"""
     features: tuple[str, ...]
+    """names of the d features, the columns of x̃ in the log"""
     rounds: int
+    """rounds that were used, without the rows that were set aside"""
     units: int
     """number of clusters for the standard errors; 0: rounds are independent"""
     faults: int
@@ -32,11 +34,15 @@ class Analysis:
     sensitivity_guarded: dict[str, dict[float, Booleans]]
     """which of these are stabilised (Fuller-type) estimates, (K,)"""
     diagnostics: tuple[Finding, ...]
+    """what was checked, the worst finding first"""
     error: Correction
+    """what is known of the prediction error, with its covariance Σe, (d, d), or the mean of Σe,t over the rounds"""
     mean_reward: float
+    """mean reward of the rounds that were used"""
     propensity_histogram: Floats
     """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
     settings: dict[str, Any] = field(default_factory=dict)
+    """how the log was analysed: the options of `fit`, by name; empty by default"""
 
     @property
     def n_actions(self) -> int:
@@ -58,7 +64,11 @@ class Analysis:
         return describe(self)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
-        """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics."""
+        """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics.
+
+        Args:
+            level: Confidence level of the intervals, between 0 and 1 (default 0.95).
+        """
         contrasts = {
             f"{a}-{b}": {method: _contrast_plain(found.contrast(a, b), level) for method, found in self.estimates.items()}
             for a in range(self.n_actions)
@@ -86,6 +96,11 @@ class Analysis:
         return dict(without_nan(plain))
 
     def to_json(self, level: float = 0.95) -> str:
+        """`to_plain` as a JSON text.
+
+        Args:
+            level: Confidence level of the intervals, between 0 and 1 (default 0.95).
+        """
         return json.dumps(self.to_plain(level), allow_nan=False, indent=2)
 
 

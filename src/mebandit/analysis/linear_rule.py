@@ -62,14 +62,23 @@ class LinearRule:
             checks.refuse("mean and context_cov", "be given together", "one of them")
 
     def probabilities(self, x: Floats, allowed: Booleans) -> Floats:
-        """The probabilities of the actions, (n, K), for x̃ or x̂, whichever the rule reads, (n, d)."""
+        """The probabilities of the actions, (n, K).
+
+        Args:
+            x: The contexts of n rounds, x̃ or x̂, whichever the rule reads, (n, d).
+            allowed: Which actions may be taken in each round, (n, K). The others get probability 0.
+        """
         scores = np.einsum("td,kd->tk", x, np.asarray(self.theta, dtype=float)) + np.asarray(self.intercept)
         found = np.empty(scores.shape)
         kernels.greedy_probabilities(scores, np.array(allowed, order="C"), self.floor, found)
         return found
 
     def prepared(self, frame: Frame) -> Probabilities:
-        """The rule, prepared for the rounds of a log."""
+        """The rule, prepared for the rounds of a log.
+
+        Args:
+            frame: What the whole log says: K, the error of the predictions, and the mean (d,) and covariance (d, d) of x̃.
+        """
         d = frame.mean.size
         checks.shaped("theta of the rule", self.theta, (frame.n_actions, d))
         if self.context == "predicted":
@@ -127,7 +136,13 @@ class Fitted:
         checks.truth("intercept", self.intercept)
 
     def rule(self, theta: Floats, intercept: Floats, prepared: Calibration) -> LinearRule:
-        """The rule with the estimated θ, and with the μ and Sx of the first part."""
+        """The rule with the estimated θ, and with the μ and Sx of the first part.
+
+        Args:
+            theta: The estimated θ, (K, d).
+            intercept: The estimated intercepts, (K,); 0 if none were fitted.
+            prepared: μ and Sx of the first part of the log. A rule that reads x̃ does not use them.
+        """
         learned = LinearRule(theta, floor=self.floor, intercept=intercept, context=self.context)
         if self.context == "predicted":
             return learned

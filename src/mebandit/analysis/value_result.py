@@ -46,6 +46,7 @@ class Value:
     """What a policy would have earned per round."""
 
     name: str
+    """the policy's name in printed results"""
     policy: Any
     """as it was given; for a `Fitted` rule, the `LinearRule` that was estimated"""
     estimates: dict[str, ValueEstimate]
@@ -53,6 +54,7 @@ class Value:
     logged: Figure
     """the mean reward of the rounds: the value of the logged policy"""
     rounds: int
+    """rounds from which the value is estimated, without the rows that were set aside"""
     units: int
     """number of clusters for the standard errors; 0: rounds are independent"""
     effective: float
@@ -64,7 +66,9 @@ class Value:
     unsupported: float
     """mean probability that the policy gives to actions whose logged probability is 0"""
     warnings: tuple[str, ...]
+    """sentences on what makes the value doubtful; empty if nothing does"""
     level: float = 0.95
+    """confidence level of the intervals that are printed and saved; 0.95 by default"""
 
     @property
     def best(self) -> ValueEstimate:
@@ -103,6 +107,7 @@ class Values(Mapping[str, Value]):
     """The values of several policies from the same rounds, by name."""
 
     found: dict[str, Value]
+    """the value of each policy, by the policy's name"""
     faults: int
     """rows that were set aside"""
     moments: Floats = field(repr=False)

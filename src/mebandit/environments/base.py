@@ -50,6 +50,9 @@ class Environment(Protocol):
         """All that is random in a stretch of rounds.
 
         A pure function of the stretch. A round is the same in whatever stretch it is asked for.
+
+        Args:
+            stretch: The rounds start + 1, ..., stop of one replicate, with the seed of the random numbers.
         """
         ...
 
@@ -138,11 +141,21 @@ class Drawn:
     """The base class of environments whose tapes compiled code draws: a subclass only describes its world."""
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate."""
+        """The world of a replicate.
+
+        Args:
+            stretch: Rounds of the replicate. All stretches of one replicate give the same world.
+        """
         raise NotImplementedError
 
     def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
-        """The different worlds of replicates first, ..., end - 1, and for each replicate the number of its world."""
+        """The different worlds of replicates first, ..., end - 1, and for each replicate the number of its world.
+
+        Args:
+            seed: The seed of the simulation, a whole number from 0.
+            first: The first replicate, from 0.
+            end: The replicate after the last.
+        """
         return [self.world_of(Stretch(seed, 0, first, 0, 1))], np.zeros(end - first, dtype=np.int64)
 
     def tape(self, stretch: Stretch) -> Tape:

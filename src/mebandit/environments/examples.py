@@ -65,7 +65,7 @@ class Example21(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: the same for all."""
+        """The world of a replicate: the same for every `stretch`."""
         x = np.array([[0.2], [0.2], [-0.2], [-0.2]])
         seen = np.array([[1.0], [-1.0], [1.0], [-1.0]])
         return _world(
@@ -101,7 +101,7 @@ class ExampleB1(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: the same for all."""
+        """The world of a replicate: the same for every `stretch`."""
         x = np.array([[1.0, 3.0], [-3.0, 1.0], [-1.0, -3.0], [3.0, -1.0]])
         return _proportional_error_world(x, self.rho, self.noise_sd)
 
@@ -129,7 +129,7 @@ class SmallError(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: the same for all."""
+        """The world of a replicate: the same for every `stretch`."""
         angle = 2 * np.pi * (np.arange(self.contexts) + 0.25) / self.contexts
         x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
         seen = np.concatenate([x + sign * self.rho * x[:, :1] for sign in (-1, 1)])
@@ -164,7 +164,7 @@ class ExampleB2(Drawn):
     dim: ClassVar[int] = 1
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: the same for all."""
+        """The world of a replicate: the same for every `stretch`."""
         return _world(
             mean=np.ones((1, 1)),
             probabilities=np.ones(1),

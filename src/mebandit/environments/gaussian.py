@@ -122,5 +122,5 @@ class Gaussian(Drawn):
         return np.stack([cov @ np.linalg.pinv(cov + s, hermitian=True) for s in self._error_covs])
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: the same for all."""
+        """The world of a replicate: the same for every `stretch`."""
         return self._world

@@ -324,6 +324,9 @@ class HeartSteps(Drawn):
         """The user that a replicate plays, the same in all cells.
 
         A random one; in each block of 37 replicates every user comes once, which removes the differences between users from comparisons.
+
+        Args:
+            stretch: Rounds of the replicate. Only their seed and the number of the replicate count.
         """
         if self.user is not None:
             return self.user
@@ -335,11 +338,21 @@ class HeartSteps(Drawn):
         return np.argsort([kernels.uniform_pair(seed, 0, turn, user, kernels.USER)[0] for user in range(len(self.users.theta))])
 
     def world_of(self, stretch: Stretch) -> World:
-        """The world of a replicate: that of its user."""
+        """The world of a replicate: that of the user who plays it, see `user_of`.
+
+        Args:
+            stretch: Rounds of the replicate. Only their seed and the number of the replicate count.
+        """
         return self._worlds(self.user_of(stretch))
 
     def worlds(self, seed: int, first: int, end: int) -> tuple[list[World], Integers]:
-        """The worlds of all users, and for replicates first, ..., end - 1 the number of their user."""
+        """The worlds of all users, and for replicates first, ..., end - 1 the number of their user.
+
+        Args:
+            seed: The seed of the simulation, which decides the order of the users.
+            first: The first replicate, from 0.
+            end: The replicate after the last.
+        """
         n = len(self.users.theta)
         if self.user is not None:
             return [self._worlds(self.user)], np.zeros(end - first, dtype=np.int64)

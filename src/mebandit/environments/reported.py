@@ -21,7 +21,11 @@ class Misreported(Wrapped):
         checks.number("factor", self.factor, "be a number of at least 0", 0.0)
 
     def reported(self, error_cov: Floats) -> Floats:
-        """What the learner is told, for true covariances (C, d, d)."""
+        """The error covariances that the learner is told, (C, d, d).
+
+        Args:
+            error_cov: The true error covariances, (C, d, d).
+        """
         return checks.covariances("factor times the error covariance", self.factor * error_cov, self.dim, len(error_cov))
 
     def tape(self, stretch: Stretch) -> Tape:

@@ -50,7 +50,11 @@ class History(NamedTuple):
         return pa.table(columns)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen."""
+        """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen.
+
+        Args:
+            path: Path of the file. A file that is there already is replaced.
+        """
         import pyarrow.parquet as pq
 
         table = self.to_arrow()

@@ -333,12 +333,21 @@ class Learner:
         return Learner._from(merged)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one."""
+        """Write everything to a JSON file: first under another name, then renamed, so that a crash leaves the old file or the new one.
+
+        Args:
+            path: path of the file. A file that is there already is replaced.
+        """
         state_files.write(path, self._at_rest(self._snapshot))
 
     @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> "Learner":
-        """The learner that `save` wrote, bit for bit. A policy of your own class has to be given again."""
+        """The learner that `save` wrote, bit for bit.
+
+        Args:
+            path: path of the file that `save` wrote.
+            policy: the policy, needed where it is a class of your own or has a schedule of your own. None: the one that the file describes.
+        """
         path = checks.path("state file", path)
         with state_files.blamed(path):
             return cls._from(state_files.read(path, policy, (token_hex(8),)))
@@ -362,7 +371,7 @@ class Learner:
 
         Args:
             journal: path of the journal.
-            policy: the policy, needed where it is a class of your own or has a schedule of your own.
+            policy: the policy, needed where it is a class of your own or has a schedule of your own. None: the one that the journal names.
             durable: as in `Learner`.
             verify: whether every decision is reproduced from policy and seed and compared with the journal. False: for a journal of another
                 version of mebandit, whose policy decided differently. Every line is checked against its checksum in any case.
@@ -383,8 +392,18 @@ class Learner:
     def from_lines(
         cls, first: Line, lines: Iterator[Line], name: object, *, policy: Policy | None = None, verify: bool = True
     ) -> Iterator[tuple["Learner", Line]]:
-        """The learner that wrote a journal, after its first line and after each of the others; a LogError at one that it cannot have
-        written."""
+        """The learner that wrote a journal, after its first line and after each of the others, each time with that line.
+
+        Args:
+            first: the first line, which names the policy and the seed.
+            lines: the other lines, in order.
+            name: what messages call the journal, such as its path.
+            policy: as in `recover`.
+            verify: as in `recover`.
+
+        Raises:
+            LogError: A line is one that this learner cannot have written.
+        """
         header = first.event
         try:
             learner = cls(settings.policy_from(header.get("policy"), policy, name), seed=header.get("seed", 0))

@@ -127,7 +127,12 @@ class Log:
         return error_of(self.error_cov, self.columns)
 
     def open(self, workers: Workers = None, progress: Show = None) -> Source:
-        """The rows, ready to be read."""
+        """The rows, ready to be read.
+
+        Args:
+            workers: A number of threads; or the address of a Dask scheduler, or its Client. None (default): all cores.
+            progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
+        """
         given = len(self.columns.propensity)
         wanted = self.n_actions if self.n_actions is not None else max(given, 2)
         k = checks.integer("n_actions", wanted, 2)

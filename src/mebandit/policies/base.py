@@ -26,11 +26,21 @@ class Policy(Protocol):
         ...
 
     def propensities(self, state: State, observation: Observation) -> Floats:
-        """π_t(·), the probabilities from which the action will be drawn, 0 where not allowed, (K,)."""
+        """π_t(·), the probabilities from which the action will be drawn, 0 where not allowed, (K,).
+
+        Args:
+            state: what the policy has learned, as `init` or `update` gave it. It is left as it was.
+            observation: what is known before the decision: x̃, Σe, the allowed actions, the number of the decision.
+        """
         ...
 
     def update(self, state: State, round: Round) -> State:
-        """The state after one more finished round. The given state is left as it was."""
+        """The state after one more finished round. The given state is left as it was.
+
+        Args:
+            state: what the policy has learned before.
+            round: the finished round: the observation, the action, the probabilities, the reward.
+        """
         ...
 
 

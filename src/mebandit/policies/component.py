@@ -15,7 +15,12 @@ class Component:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def write(self, spec: Integers, tuning: Floats) -> None:
-        """Enter the component's options into the two vectors that the compiled code reads; `kernels.layout` names their entries."""
+        """Enter the component's options into the two vectors that the compiled code reads; `kernels.layout` names their entries.
+
+        Args:
+            spec: the whole-numbered choices, changed in place.
+            tuning: the real-valued options, changed in place.
+        """
 
     def _set(self, name: str, value: Any) -> None:
         """Store a checked option in the frozen dataclass."""

@@ -149,7 +149,11 @@ class LinearPolicy(Component):
         return self.estimator.stabilizer
 
     def floor_at(self, time: int) -> float:
-        """p0 in a round."""
+        """p0, the smallest probability of an allowed action in a decision.
+
+        Args:
+            time: the number of the decision, from 1.
+        """
         if not callable(self.floor):
             return float(self.floor or 0.0)
         value = float(self.floor(time))
@@ -172,7 +176,11 @@ class LinearPolicy(Component):
         return EVERY_ROUND if self.refit == 1 else schedules.Every(self.refit)
 
     def stabilizer_at(self, time: int) -> Floats:
-        """π^nd in a round, (K,)."""
+        """π^nd, the stabilizing policy in a round, (K,).
+
+        Args:
+            time: the number of the round's decision, from 1.
+        """
         return self.estimator.stabilizer_at(time, self.n_actions) if callable(self.stabilizer) else self._stabilizer
 
     @cached_property
@@ -180,7 +188,11 @@ class LinearPolicy(Component):
         return self.estimator.stabilizer_at(1, self.n_actions)
 
     def plan(self, times: Integers) -> ScheduleTable:
-        """The schedules written out for a stretch of rounds."""
+        """The schedules written out for B rounds.
+
+        Args:
+            times: the numbers of the rounds, from 1, (B,).
+        """
         times = times if isinstance(times, np.ndarray) else np.empty((0, 0))
         if times.ndim != 1 or times.dtype.kind not in "iu" or not ((times >= 1) & (times <= layout.NEVER)).all():
             checks.refuse("times", "be numbers of rounds, whole numbers from 1", checks.shown(times))
@@ -208,7 +220,12 @@ class LinearPolicy(Component):
         self._memory.check(state)
 
     def propensities(self, state: LinearState, observation: Observation) -> Floats:
-        """π_t(·), the probabilities of the actions, 0 where not allowed, (K,)."""
+        """π_t(·), the probabilities of the actions, 0 where not allowed, (K,).
+
+        Args:
+            state: what the policy has learned, as `init` or `update` gave it. It is left as it was.
+            observation: what is known before the decision: x̃, Σe, the allowed actions, the number of the decision.
+        """
         self.check_state(state)
         predicted, error_cov, allowed, time, _ = checked_observation(observation, dim=self.dim, n_actions=self.n_actions)
         state, out = LinearState(*map(readable, state)), np.empty(self.n_actions)
@@ -217,7 +234,12 @@ class LinearPolicy(Component):
         return out
 
     def update(self, state: LinearState, round: Round) -> LinearState:
-        """The state after one more finished round."""
+        """The state after one more finished round.
+
+        Args:
+            state: what the policy has learned before. It is left as it was.
+            round: the finished round: the observation, the action, the probabilities, the reward.
+        """
         self.check_state(state)
         observation, action, propensities, reward = checked_round(round, dim=self.dim, n_actions=self.n_actions)
         predicted, error_cov, allowed, time, auxiliary = observation
@@ -229,12 +251,22 @@ class LinearPolicy(Component):
         return new
 
     def advance(self, state: LinearState, round: Round) -> LinearState:
-        """`update` in place."""
+        """`update` in place: the given state is changed and returned.
+
+        Args:
+            state: what the policy has learned before. Its arrays are overwritten.
+            round: the finished round: the observation, the action, the probabilities, the reward.
+        """
         self._replace(state, self.update(state, round))
         return state
 
     def merge(self, first: LinearState, second: LinearState) -> LinearState:
-        """The state that knows both sets of rounds: sums and counts add; θ is solved for again."""
+        """The state that knows both sets of rounds: sums and counts add; θ is solved for again.
+
+        Args:
+            first: the state after one set of rounds. It is left as it was.
+            second: the state of the same policy after other rounds. It is left as it was.
+        """
         if self.rule.restarts:
             checks.refuse("policy", "have a memory that is a sum, to be merged", "robust_ucb, which restarts")
         self.check_state(first)
@@ -247,12 +279,20 @@ class LinearPolicy(Component):
         return merged
 
     def refit_now(self, state: LinearState) -> None:
-        """Solve again, in place, for every action whose sums have changed."""
+        """Solve for θ again, in place, for every action whose sums have changed.
+
+        Args:
+            state: what the policy has learned. Its fits are overwritten.
+        """
         self.check_state(state)
         self._replace(state, self._refitted(state))
 
     def theta(self, state: LinearState) -> Floats:
-        """The fitted θ, (K, d): the one that the next decision reads, but for `Switching` always the doubly robust one."""
+        """The fitted θ, (K, d): the one that the next decision reads, but for `Switching` always the doubly robust one.
+
+        Args:
+            state: what the policy has learned. It is left as it was.
+        """
         self.check_state(state)
         if self.knows_theta:
             return self.theta_known.copy()
@@ -260,7 +300,11 @@ class LinearPolicy(Component):
         return state.fit[first : first + self.n_actions, int(self.intercept) : self.n_features].copy()
 
     def moments(self, state: LinearState) -> Moments:
-        """The running sums that the reported θ is solved from, with names."""
+        """The running sums that the reported θ is solved from, with names.
+
+        Args:
+            state: what the policy has learned. It is left as it was.
+        """
         self.check_state(state)
         K, p = self.n_actions, self.n_features
         if self.estimator.reported == 0:

@@ -46,7 +46,11 @@ class Rule(Component):
         spec[layout.RULE] = self.code
 
     def check_counters(self, extra: Floats) -> None:
-        """Refuse counters of a stored state that this rule cannot have produced."""
+        """Refuse counters of a stored state that this rule cannot have produced.
+
+        Args:
+            extra: the counters, `LinearState.extra`, (n_counters,).
+        """
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

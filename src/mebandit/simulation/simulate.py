@@ -200,12 +200,27 @@ def simulate(
 ) -> Results:
     """Play every policy through the same replicates and report regret, at the true context, and estimation error.
 
-    `floor` is that of the clipped benchmark; by default the smallest of the policies' floors, so that all of them lie in the class
-    over which that benchmark is best. `references` adds uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing
-    x) and, where the environment can compute E[x | x̃], the oracle that acts on that. `cell` keys the randomness of one cell of a grid.
-    Curves are kept at about `points` log-spaced rounds and at the `milestones`. `workers` is a number of threads (by default, all cores),
-    or the address of a Dask scheduler (or its Client) whose workers compute; results do not depend on it. `engine` "cuda" plays whole
-    trajectories on an NVIDIA GPU, "auto" where there is one and the policies and the environment are the library's own.
+    Args:
+        environment: The simulated world, with K actions and d features.
+        policies: Policies for this K and d, in a list or in a dict by name. Each needs a name of its own.
+        horizon: The number of rounds of a replicate.
+        replicates: Independent runs, each with random numbers of its own that all policies meet (default 20).
+        seed: The seed of all random numbers, a whole number from 0 (default 1). The same seed gives the same results.
+        cell: The number of a cell in a grid of settings (default 0). Cells have independent random numbers.
+        floor: The floor p0 of the clipped benchmark: a number, or a schedule t -> number. None (default): the smallest of the policies'
+            floors, so that all of them lie in the class over which that benchmark is best.
+        references: Whether to add uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing x) and, where the
+            environment can compute E[x | x̃], the oracle that acts on that (default True).
+        points: About how many log-spaced rounds are recorded (default 200).
+        milestones: Further rounds to record (default none).
+        workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers compute. None (default): all cores.
+            The results do not depend on it.
+        engine: "cpu" (default). "cuda": whole trajectories are played on an NVIDIA GPU. "auto": "cuda" where there is a GPU, and the
+            policies and the environment are the library's own.
+        progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
+
+    Returns:
+        Regret and estimation error by policy, replicate and recorded round, with tables and plots.
 
     >>> import mebandit as mb
     >>> results = mb.simulate(mb.environments.Gaussian(error_cov=1.0), [mb.meb(2, 5), mb.lin_ucb(2, 5)], horizon=2000, replicates=4)
@@ -277,6 +292,17 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
     """The log that a policy leaves in one replicate: the very rounds that `simulate` plays for this seed, replicate and cell.
 
     It is what `read_journal` returns for a live trial: `fit`, `estimate` and `Log` take it as it is.
+
+    Args:
+        environment: The simulated world, with K actions and d features.
+        policy: A policy for this K and d.
+        horizon: The number of rounds, T.
+        seed: The seed of all random numbers, a whole number from 0. The same seed gives the same log.
+        replicate: The number of the run, from 0 (default 0).
+        cell: The number of a cell in a grid of settings (default 0). Cells have independent random numbers.
+
+    Returns:
+        The T rounds, as arrays.
 
     >>> import mebandit as mb
     >>> log = mb.simulate_log(mb.environments.Gaussian(error_cov=1.0), mb.meb(2, 5, floor=0.2), horizon=5000, seed=1)

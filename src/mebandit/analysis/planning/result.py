@@ -52,14 +52,19 @@ class Plan:
     simulated: tuple[Check, ...]
     """by number of rounds; empty if nothing was simulated"""
     goal: Goal
+    """what the trial is for: a half-width or a power, and for which coefficient"""
     method: str
+    """how the trial will be analysed: "dr", "meb" or "rc", as in `plan`"""
     variance: float
     """n times the squared standard error, design effect included"""
     design_effect: float
+    """the factor by which correlated rounds within users increase the variance; 1: rounds are independent"""
     design: Design | None
-    """None: from a pilot"""
+    """the assumed world and policy; None: the plan is from a pilot"""
     pilot_rounds: int = 0
+    """rounds of the pilot; 0 (the default): no pilot"""
     pilot_units: int = 0
+    """participants or clusters of the pilot; 0 (the default): no pilot, or its rounds are independent"""
     fixed: float = 0.0
     """the part of the squared standard error that comes from the error model of the pilot, which more rounds do not reduce"""
 
