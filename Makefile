@@ -2,12 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types layers tests docs bench clean
+.PHONY: demo test quick lint types layers tests docs bench clean
 
 demo: .venv/ready
 	$(BIN)/mebandit demo --out demo
 
 test: lint types layers tests docs
+
+# What needs no simulation, no cluster and no whole command: for every change, before `make test`.
+SLOW := simulation experiments policies/test_policies.py analysis/planning cli runtime/test_workers.py test_fuzz.py test_package.py
+quick: lint types layers
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(SLOW:%=--ignore tests/%)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -41,7 +41,7 @@ mb.fit(log, error_cov=0.2, propensity="propensity")
 """,
 }
 LIVE_ROUNDS, SIMULATED_ROUNDS, FIT_ROWS = 2000, 20_000, 500_000
-TRAJECTORIES, GPU_ROUNDS = 1 << 16, 4000
+TRAJECTORIES, GPU_ROUNDS = 1 << 15, 100_000
 
 
 def live(name: str, journal: bool) -> float:

@@ -1,4 +1,4 @@
-"""Argument checks, the exceptions that they raise, and the form of every error message.
+"""Checks that many modules share, the exceptions that they raise, and the frame of every message: what, the rule, what was received.
 
     MebanditError
     ├── InvalidInput (ValueError)    an argument breaks a rule

@@ -1,4 +1,4 @@
-"""The engine for graphics processors, in numba's simulator of one: the same source in plain Python, thread by thread.
+"""The engine for GPUs, in numba's simulator of one: the same source in plain Python, thread by thread.
 
 The simulator is chosen when numba is imported, so these tests run in a process of their own; `benchmarks/gpu.py` compares the engines on
 a real device.

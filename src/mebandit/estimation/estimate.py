@@ -38,10 +38,7 @@ def estimate(
 ) -> Estimate:
     """Reward parameters of every action from a log of rounds in which the context was predicted with error.
 
-    With weights w_t = 1{a_t = a} (ridge, naive) or 1{a_t = a} π^nd_t(a)/π_t(a) (meb), θ_a solves
-
-        (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r,
-
+    With weights w_t = 1{a_t = a} (ridge, naive) or 1{a_t = a} π^nd_t(a)/π_t(a) (meb), θ_a solves (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r,
     where C is 0 (ridge), Σ 1{a_t = a} Σe,t (naive, eq. naive-estimator) or Σ_t π^nd_t(a) Σe,t (meb, eq. proposed-estimator).
 
     Args:
@@ -50,9 +47,8 @@ def estimate(
         rewards: Rewards, (T,).
         propensities: The probabilities with which actions were drawn: of the action taken, (T,), or of all, (T, K). With (T, K) an action
             of probability 0 was not allowed; with (T,) every action was, except where the one taken had probability 1.
-        error_cov: Σe, the covariance of the prediction error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round, known or
-            estimated (Sec. 2.4 of the paper). Or an `ErrorModel`, whose bias is corrected first, and whose own uncertainty is then part of
-            the standard errors.
+        error_cov: Σe, the covariance of the prediction error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round. Or an
+            `ErrorModel`: its bias is corrected first, and its own uncertainty is part of the standard errors.
         n_actions: K; 2 by default.
         method: "ridge": least squares, attenuated towards zero. "naive": the textbook correction, biased where actions depend on x̃.
             "meb" (the default): the paper's estimator. "dr": its doubly robust version, less variable. "rc": regression calibration,
@@ -72,30 +68,43 @@ def estimate(
         InvalidInput: An argument breaks a rule.
         SingularMoments: The log does not identify θ of an action.
 
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(1, 1, (20_000, 1))
-    >>> actions = rng.integers(0, 2, 20_000)
-    >>> rewards = np.where(actions == 1, 2.0, -1.0) * x[:, 0]
-    >>> noisy = x + rng.normal(0, 0.7, x.shape)
-    >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49, method="ridge").theta.round(1).ravel()
-    array([-0.8,  1.6])
+    >>> x, actions = rng.normal(1, 1, (20_000, 1)), rng.integers(0, 2, 20_000)
+    >>> noisy, rewards = x + rng.normal(0, 0.7, x.shape), np.where(actions == 1, 2.0, -1.0) * x[:, 0]
     >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
+    options = _options(method, ridge, intercept, guard)
+    rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
+    clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
+    return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
+
+
+def _options(method: str, ridge: float, intercept: bool, guard: Guard) -> Options:
+    """How the equations are solved, checked; and a check of the method's name."""
     checks.one_of("method", method, METHODS)
-    options = Options(
+    return Options(
         ridge=checks.number("ridge", ridge, "be a number of at least 0", 0.0),
         intercept=checks.truth("intercept", intercept),
         guard=checks.one_of("guard", guard, GUARDS),
     )
+
+
+def _rounds_and_model(
+    predicted: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    propensities: ArrayLike,
+    error_cov: ArrayLike | ErrorModel,
+    n_actions: int,
+    stabilizer: ArrayLike | None,
+) -> tuple[Rounds, ErrorModel | None]:
+    """The checked rounds, and the error model if there is one."""
     model, cov = (error_cov, error_cov.error_cov) if isinstance(error_cov, ErrorModel) else (None, error_cov)
     names = list(getattr(predicted, "column_names", getattr(predicted, "columns", [])))  # of a table
     if model is not None and names and all(isinstance(name, str) for name in names):
         model.check_features("error_cov", names)
-    rounds = check_rounds(predicted, actions, rewards, propensities, cov, n_actions=n_actions, stabilizer=stabilizer)
-    clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
-    return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
+    return check_rounds(predicted, actions, rewards, propensities, cov, n_actions=n_actions, stabilizer=stabilizer), model
 
 
 def _clusters(unit: ArrayLike, n_rounds: int) -> Integers:

@@ -1,4 +1,7 @@
-"""From running sums to parameters: one linear system for each arm, stabilised where its matrix is not safely positive definite."""
+"""From running sums to parameters: one linear system for each arm, stabilised where its matrix is not safely positive definite.
+
+The guard that stabilises is in `kernels/solve.py`.
+"""
 
 from typing import NamedTuple
 

@@ -161,7 +161,7 @@ def same(i, j):
 def views(intrinsic, types, cgutils, populate_array, checked=False):
     """`part`, `item` and `borrowed`, made with the tools of a target: arrays that are not counted by reference.
 
-    On a processor a slice costs more than the arithmetic on a short one; on a graphics processor a function cannot return one. Where
+    On a processor a slice costs more than the arithmetic on a short one; on a GPU a function cannot return one. Where
     indices are `checked`, so is that a view lies within its array.
     """
 
@@ -206,6 +206,12 @@ def views(intrinsic, types, cgutils, populate_array, checked=False):
 
         return left(a, types.intp), generate
 
+    return part, item, borrowing(intrinsic, types, cgutils)
+
+
+def borrowing(intrinsic, types, cgutils):
+    """`borrowed`, made with the tools of a target."""
+
     @intrinsic
     def borrowed(typing, value):
         """An array, or a tuple of such things. It must not outlive what it was borrowed from: a function's arguments live as long as its
@@ -223,7 +229,7 @@ def views(intrinsic, types, cgutils, populate_array, checked=False):
 
         return value(value), lambda context, builder, signature, arguments: uncounted(context, builder, value, arguments[0])
 
-    return part, item, borrowed
+    return borrowed
 
 
 part, item, borrowed = views(intrinsic, types, cgutils, populate_array, checked=bool(numba.config.BOUNDSCHECK))

@@ -92,7 +92,7 @@ def best_of_normals(work, allowed, out):
         return
     if n == 2:
         variance = work[sd + first] * work[sd + first] + work[sd + second] * work[sd + second]
-        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance)) if variance < np.inf else 0.5
+        out[first] = normal_cdf((work[first] - work[second]) / math.sqrt(variance))
         out[second] = 1.0 - out[first]
         return
     cuts, n_cuts = 2 * n_actions, cut_panels(work, allowed, n_actions, low, high)

@@ -122,7 +122,7 @@ GAMMA: int = 3  # RobustUCB: EXP3's rate
 MEMORY: int = 4  # rounds over which the exponentially weighted mean averages
 DISCOUNT: int = 5  # what a weight is multiplied with in every later round
 
-# A learner's desk, one array of 64-bit words: first the columns of `spec`, then these integers, then the parts.
+# A learner's workspace, one array of 64-bit words: first the columns of `spec`, then these integers, then the parts.
 SEED: int = 11
 WARMUP: int = 12
 CORRECT_FROM: int = 13
@@ -136,9 +136,9 @@ STABILIZER_AT: int = 20
 THETA_AT: int = 21  # an oracle's own
 ERROR_COV_AT: int = 22  # of the last decision
 ROOM_AT: int = 23  # scratch room
-DESK_HEAD: int = ROOM_AT + 2
+WORKSPACE_HEAD: int = ROOM_AT + 2
 
-# The plan on a desk: what the schedules say.
+# The plan in a workspace: what the schedules say.
 FLOOR: int = 0  # of the next decision
 REFIT: int = 1  # after the next reward
 NEVER: int = 2**62  # a time that does not come

@@ -68,7 +68,7 @@ def factor_once(a, p, work):
 @spliced
 def solve_factored(a, p, b):
     """b = A^-1 b in place, from the factor of A. Whether it is of a usable size, and so finite, which costs nothing here."""
-    row, outside = 0, 0
+    row, total = 0, 0.0
     for k in range(p):
         y = b[k]
         for i in range(1, p - k):
@@ -80,8 +80,8 @@ def solve_factored(a, p, b):
         for i in range(1, p - k):
             s -= a[row + i] * b[k + i]
         b[k] = s
-        outside += not abs(s) <= LARGEST_FACTOR
-    return outside == 0
+        total += abs(s)
+    return total <= LARGEST_FACTOR
 
 
 @seldom

@@ -1,4 +1,4 @@
-"""Single rounds, called from Python: those of a policy's three methods, and live rounds with all but the round itself on a desk."""
+"""Single rounds, called from Python: those of a policy's three methods, and live rounds with all but the round itself in a workspace."""
 
 from functools import cache
 
@@ -113,22 +113,24 @@ def refit_now(spec, tuning, state, correcting, dim):
 
 
 @spliced
-def on_desk(desk, head, place):
-    """The part of a desk that begins at a place."""
-    return part(desk, head[place], head[place + 1] - head[place])
+def from_workspace(workspace, head, place):
+    """The part of a workspace that begins at a place."""
+    return part(workspace, head[place], head[place + 1] - head[place])
 
 
 @spliced
-def memory_on(desk, head):
-    return Memory(on_desk(desk, head, SUMS_AT), on_desk(desk, head, FIT_AT), on_desk(desk, head, EXTRA_AT))
+def memory_in(workspace, head):
+    return Memory(
+        from_workspace(workspace, head, SUMS_AT), from_workspace(workspace, head, FIT_AT), from_workspace(workspace, head, EXTRA_AT)
+    )
 
 
 @spliced
-def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, out):
+def decide_on(see, choose, dims, workspace, predicted, error_cov, allowed, number, out):
     """A live decision: check, propose, draw. Returns the action, its probability, the auxiliary uniform, and how often the error covariance
     has changed: one that has not was found to be good before. For a bad prediction or covariance the action is -1, the changes too."""
-    head = borrowed(desk.view(np.int64))
-    room, last = on_desk(desk, head, ROOM_AT), on_desk(desk, head, ERROR_COV_AT)
+    head = borrowed(workspace.view(np.int64))
+    room, last = from_workspace(workspace, head, ROOM_AT), from_workspace(workspace, head, ERROR_COV_AT)
     if not acceptable(predicted):
         return -1, 0.0, 0.0, -1
     if not is_written(error_cov, last):
@@ -136,10 +138,10 @@ def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, ou
             return -1, 0.0, 0.0, -1
         write_out(error_cov, last)
         head[CHANGES] += 1
-    recipe, memory = Recipe(dims, head, on_desk(desk, head, TUNING_AT)), memory_on(desk, head)
-    oracle = Oracle(on_desk(desk, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size), predicted)
+    recipe, memory = Recipe(dims, head, from_workspace(workspace, head, TUNING_AT)), memory_in(workspace, head)
+    oracle = Oracle(from_workspace(workspace, head, THETA_AT).reshape(head[N_ACTIONS], predicted.size), predicted)
     context, scratch = single_round(see, recipe, memory, predicted, error_cov, allowed, room)
-    floor, exploring = desk[head[PLAN_AT] + FLOOR], number <= head[WARMUP]
+    floor, exploring = workspace[head[PLAN_AT] + FLOOR], number <= head[WARMUP]
     propose(choose, recipe, memory, context, oracle, floor, exploring, out, scratch.work)
     u, auxiliary = uniform_pair(head[SEED], 0, 0, number, LIVE)
     action = draw(out, u)
@@ -147,14 +149,14 @@ def decide_on(see, choose, dims, desk, predicted, error_cov, allowed, number, ou
 
 
 @spliced
-def learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, taken):
+def learn_on(see, take_in, refit_all, dims, workspace, predicted, error_cov, allowed, taken):
     """Take in the reward of a live decision; `taken` has the action, its probability, the reward and the auxiliary uniform."""
-    head = borrowed(desk.view(np.int64))
-    recipe, memory = Recipe(dims, head, on_desk(desk, head, TUNING_AT)), memory_on(desk, head)
-    refit, correcting = desk[head[PLAN_AT] + REFIT] != 0.0, memory.extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
-    context, scratch = single_round(see, recipe, memory, predicted, error_cov, allowed, on_desk(desk, head, ROOM_AT))
+    head = borrowed(workspace.view(np.int64))
+    recipe, memory = Recipe(dims, head, from_workspace(workspace, head, TUNING_AT)), memory_in(workspace, head)
+    refit, correcting = workspace[head[PLAN_AT] + REFIT] != 0.0, memory.extra[LEARNED] + 1.0 >= head[CORRECT_FROM]
+    context, scratch = single_round(see, recipe, memory, predicted, error_cov, allowed, from_workspace(workspace, head, ROOM_AT))
     action, propensity, reward, auxiliary = taken
-    take_in(recipe, memory, context, Outcome(action, propensity, on_desk(desk, head, STABILIZER_AT), reward, auxiliary))
+    take_in(recipe, memory, context, Outcome(action, propensity, from_workspace(workspace, head, STABILIZER_AT), reward, auxiliary))
     if refit and head[RULE] <= ROBUST:
         refit_all(recipe, memory, correcting, context.z.size, scratch)
 
@@ -172,11 +174,11 @@ def live_program(calibrates, p, samples=False):
     choosing = choose if samples else choose_firmly
     dims = (0,) * p if p <= UNROLLED else ()
 
-    def decide(desk, predicted, error_cov, allowed, number, out):
-        return decide_on(see, choosing, dims, desk, predicted, error_cov, allowed, number, out)
+    def decide(workspace, predicted, error_cov, allowed, number, out):
+        return decide_on(see, choosing, dims, workspace, predicted, error_cov, allowed, number, out)
 
-    def learn(desk, predicted, error_cov, allowed, action, propensity, reward, auxiliary):
-        learn_on(see, take_in, refit_all, dims, desk, predicted, error_cov, allowed, (action, propensity, reward, auxiliary))
+    def learn(workspace, predicted, error_cov, allowed, action, propensity, reward, auxiliary):
+        learn_on(see, take_in, refit_all, dims, workspace, predicted, error_cov, allowed, (action, propensity, reward, auxiliary))
 
     kind = f"{'calibrated' if calibrates else 'plain'}_{len(dims)}"
     decide.__qualname__, learn.__qualname__ = f"decide_{'sampling_' if samples else ''}{kind}", f"learn_{kind}"

@@ -136,7 +136,7 @@ def guarded_fits(spec, fit, p):
     """How many of the reported fits are Fuller's."""
     n = 0.0
     for a in range(shown_fit(spec), shown_fit(spec) + spec[N_ACTIONS]):
-        n += fit[a * fit_width(p) + report_at(p) + REPORT] == GUARDED
+        n += 1.0 if fit[a * fit_width(p) + report_at(p) + REPORT] == GUARDED else 0.0
     return n
 
 

@@ -61,7 +61,7 @@ def central_quantile(q):
     """For u = 1/2 + q in the middle: x = q A(r) / B(r), r = CENTRAL^2 - q^2, both of degree 14 with positive coefficients.
 
     The rational function with the least largest relative error, 8e-17 (`scripts/normal_quantile.py` finds it). So wide a middle, because
-    a graphics processor's 32 threads in step all wait when one of them is in a tail.
+    a GPU's 32 threads in step all wait when one of them is in a tail.
     """
     r = CENTRAL * CENTRAL - q * q
     s = r * r

@@ -163,12 +163,14 @@ def solve_carefully(ridge, correction, guard, n, reward_sq, p, aside):
     size = packed_size(p)
     gram, played, c, a = part(aside, 0, size), part(aside, size, size), part(aside, 2 * size, size), part(aside, 3 * size, size)
     theta, rest = part(aside, 4 * size, p), part(aside, 4 * size + p, aside.size - 4 * size - p)
-    report, kappa, share, error = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0, 1.0, c
+    report, kappa = SOLVED, 0.0 if correction == NO_CORRECTION else 1.0
     if guard != GUARD_NEVER and correction != NO_CORRECTION:
-        report, error = GUARDED, played
+        report = GUARDED
         write_corrected_once(gram, played, 0.0, ridge, p, a)
-        share = kappa = fuller_kappa(a, theta, reward_sq, played, n, p, rest)
-    write_corrected_once(gram, error, share, ridge, p, a)
+        kappa = fuller_kappa(a, theta, reward_sq, played, n, p, rest)
+        write_corrected_once(gram, played, kappa, ridge, p, a)
+    else:  # not by choosing between `played` and `c` first: a GPU's register has no address to choose
+        write_corrected_once(gram, c, 1.0, ridge, p, a)
     if factor_once(a, p, rest):
         solve_factored_once(a, p, theta)
         return report, kappa

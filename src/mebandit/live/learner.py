@@ -1,7 +1,7 @@
 """The learner for live use: decide now, learn whenever the reward arrives, save, load, merge."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self, TypeVar
@@ -16,9 +16,9 @@ from mebandit.estimation.result import Estimate
 from mebandit.kernels import limits
 from mebandit.live import state_files
 from mebandit.live.inputs import is_array, unbiased
-from mebandit.live.journal import Journal, Line
+from mebandit.live.journal import Journal
 from mebandit.live.mending import LEARNERS, finish, go_back
-from mebandit.live.replay import repeat
+from mebandit.live.replay import learners
 from mebandit.live.state_files import Snapshot
 from mebandit.live.turns import TURN, Refused, Turn, takes_turns
 from mebandit.live.workspace import workspace_for
@@ -379,7 +379,7 @@ class Learner:
         opened = Journal.open(journal, durable=durable)
         try:
             lines = opened.lines()
-            for found in cls.from_lines(next(lines), lines, journal, policy=policy, verify=verify):
+            for found in learners(cls, next(lines), lines, journal, policy=policy, verify=verify):
                 learner, last = found
             opened.cut(last.mark)  # a torn last line
         except BaseException:
@@ -387,34 +387,3 @@ class Learner:
             raise
         learner._journal = opened
         return learner
-
-    @classmethod
-    def from_lines(
-        cls, first: Line, lines: Iterator[Line], name: object, *, policy: Policy | None = None, verify: bool = True
-    ) -> Iterator[tuple["Learner", Line]]:
-        """The learner that wrote a journal, after its first line and after each of the others, each time with that line.
-
-        Args:
-            first: the first line, which names the policy and the seed.
-            lines: the other lines, in order.
-            name: what messages call the journal, such as its path.
-            policy: as in `recover`.
-            verify: as in `recover`.
-
-        Raises:
-            LogError: A line is one that this learner cannot have written.
-        """
-        header = first.event
-        try:
-            learner = cls(settings.policy_from(header.get("policy"), policy, name), seed=header.get("seed", 0))
-        except InvalidInput as error:
-            raise LogError(f"{name} line 1 must name a policy and a seed; got {checks.shown(header)} ({error}).") from error
-        learner.origins = (str(header.get("origin", learner.origins[0])),)
-        yield learner, first
-        for line in lines:
-            try:
-                repeat(learner, line.event, verify)
-            except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-                received = f"{checks.shown(line.event)} ({error})"
-                raise LogError(f"{name} line {line.number} must be an event of this policy; got {received}.") from error
-            yield learner, line

@@ -10,6 +10,7 @@ from mebandit.checks import LogError
 from mebandit.live.history import Ledger, reading
 from mebandit.live.journal import PIECE, START, Line, watched_lines
 from mebandit.live.learner import Learner
+from mebandit.live.replay import learners
 from mebandit.policies import Policy, settings
 from mebandit.runtime.files import whole_file
 
@@ -67,7 +68,7 @@ def _replay(lines: Iterator[Line], path: str | Path, policy: Policy | None) -> I
     """After each line of a journal, the learner that wrote it; or, where its policy is not known, the decisions that wait."""
     first = next(lines)
     if policy is not None or not settings.has_own(first.event.get("policy")):
-        yield from Learner.from_lines(first, lines, path, policy=policy)
+        yield from learners(Learner, first, lines, path, policy=policy)
         return
     ledger = Ledger()
     yield ledger, first

@@ -1,19 +1,56 @@
-"""Reproducing a journal: its events are repeated one by one, and each decision is compared with what policy and seed give."""
+"""Reproducing a journal: its events are repeated in the order of its lines, and decisions compared with what policy and seed give."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from mebandit import checks, kernels
-from mebandit.live.journal import decision_from_plain, next_id
+from mebandit.checks import InvalidInput, LogError
+from mebandit.live.journal import Line, decision_from_plain, next_id
 from mebandit.live.workspace import Workspace
+from mebandit.policies import Policy, settings
 from mebandit.values import Pending
 
 if TYPE_CHECKING:
     from mebandit.live.learner import Learner
 
+L = TypeVar("L", bound="Learner")
+
 CLOSE = 1e-9
 """how far reproduced probabilities may be from those of a journal: another processor's mathematical functions round otherwise"""
+
+
+def learners(
+    kind: type[L], first: Line, lines: Iterator[Line], name: object, *, policy: Policy | None = None, verify: bool = True
+) -> Iterator[tuple[L, Line]]:
+    """The learner that wrote a journal, after its first line and after each of the others, each time with that line.
+
+    Args:
+        kind: the class of the learner.
+        first: the first line, which names the policy and the seed.
+        lines: the other lines, in order.
+        name: what messages call the journal, such as its path.
+        policy: as in `Learner.recover`.
+        verify: as in `Learner.recover`.
+
+    Raises:
+        LogError: A line is one that this learner cannot have written.
+    """
+    header = first.event
+    try:
+        learner = kind(settings.policy_from(header.get("policy"), policy, name), seed=header.get("seed", 0))
+    except InvalidInput as error:
+        raise LogError(f"{name} line 1 must name a policy and a seed; got {checks.shown(header)} ({error}).") from error
+    learner.origins = (str(header.get("origin", learner.origins[0])),)
+    yield learner, first
+    for line in lines:
+        try:
+            repeat(learner, line.event, verify)
+        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
+            received = f"{checks.shown(line.event)} ({error})"
+            raise LogError(f"{name} line {line.number} must be an event of this policy; got {received}.") from error
+        yield learner, line
 
 
 def repeat(learner: "Learner", event: dict[str, Any], verify: bool) -> None:

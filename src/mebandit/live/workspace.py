@@ -1,13 +1,13 @@
 """What a learner works with between its calls: the policy's state, and all else that the next round reads.
 
-A `LinearPolicy` works on a `Desk`, in compiled code. Any other policy, a class of the user's own, is asked by its three methods.
+A `LinearPolicy` works on a `LinearWorkspace`, in compiled code. Any other policy, a class of the user's own, is asked by its three methods.
 """
 
 from typing import Any, Protocol
 
 from mebandit import checks, kernels
 from mebandit.policies import LinearPolicy, Policy
-from mebandit.policies.desk import Desk
+from mebandit.policies.linear_workspace import LinearWorkspace
 from mebandit.values import Booleans, Decision, Floats, Observation, Pending, Round, State
 
 
@@ -83,4 +83,4 @@ class StateWorkspace:
 
 def workspace_for(policy: Policy, seed: int) -> Workspace:
     """Where a policy works. A subclass of `LinearPolicy` is a class of the user's own."""
-    return Desk(policy, seed) if type(policy) is LinearPolicy else StateWorkspace(policy, seed)
+    return LinearWorkspace(policy, seed) if type(policy) is LinearPolicy else StateWorkspace(policy, seed)

@@ -125,13 +125,8 @@ def component(c: Constants) -> Any:
 def observation(c: Constants) -> Any:
     """The context of a round and what is seen of it, x = mean + F z, x~ = x + e; and θ, where that drifts."""
     k, d, intercept = steps(), c.dim, c.spec[layout.INTERCEPT]
-    random_context, random_error, carry_index, drifts, knows_theta = (
-        c.random_context,
-        c.random_error,
-        c.carry_index,
-        c.drifts,
-        c.knows_theta,
-    )
+    random_context, random_error, carry_index = c.random_context, c.random_error, c.carry_index
+    drifts, knows_theta = c.drifts, c.knows_theta
     n_actions, no_df = c.spec[layout.N_ACTIONS], 0.0
     context_noise, error_noise = vector(c.context_kind, k.CONTEXT, d), vector(c.error_kind, k.ERROR, d)
     context_entry = affine(random_context, c.context_diagonal, d)
@@ -256,23 +251,11 @@ def kernel(c: Constants) -> Any:
     p = d + spec[layout.INTERCEPT]
     dims, n_sums, n_fit, n_extra, n_seen = (0,) * p, c.sums, c.fit, c.extra, 2 * p
     n_work, n_aside = int(layout.work_size(n_actions, p)), int(layout.aside_size(p))
-    learns, calibrates, drifts, carry_index = (
-        spec[layout.RULE] <= layout.ROBUST,
-        spec[layout.ACTS_ON] != layout.PREDICTED,
-        c.drifts,
-        c.carry_index,
-    )
+    learns, calibrates = spec[layout.RULE] <= layout.ROBUST, spec[layout.ACTS_ON] != layout.PREDICTED
+    drifts, carry_index = c.drifts, c.carry_index
     Recipe, Memory, Room, Context, Oracle, DECISION = k.Recipe, k.Memory, k.Room, k.Context, k.Oracle, k.DECISION
-    entry, uniform_pair, calibrate, choose, propose, draw, regrets = (
-        k.entry,
-        k.uniform_pair,
-        k.calibrate,
-        k.choose,
-        k.propose,
-        k.draw,
-        k.regrets,
-    )
-    take_in, sin = k.take_in, k.math.sin
+    entry, uniform_pair, calibrate, choose, propose = k.entry, k.uniform_pair, k.calibrate, k.choose, k.propose
+    draw, regrets, take_in, sin = k.draw, k.regrets, k.take_in, k.math.sin
     begin, find, observe, predict, reward = beginning(c), component(c), observation(c), prediction(c), outcome(c)
     refit, record = refitting(c), recording(c)
 
@@ -285,11 +268,8 @@ def kernel(c: Constants) -> Any:
         room, out = Room(cuda.local.array(n_work, float64), cuda.local.array(n_aside, float64)), cuda.local.array(n_actions, float64)
         theta, acted_on = cuda.local.array((n_actions, d), float64), cuda.local.array((n_actions, d), float64)
         seen = Seen(cuda.local.array(d, float64), cuda.local.array(p, float64), theta, acted_on, cuda.local.array(d, float64))
-        blp, allowed, stabilizer = (
-            cuda.local.array(n_seen, float64),
-            cuda.local.array(n_actions, float64),
-            cuda.local.array(n_actions, float64),
-        )
+        blp, allowed = cuda.local.array(n_seen, float64), cuda.local.array(n_actions, float64)
+        stabilizer = cuda.local.array(n_actions, float64)
         recipe, w = Recipe(dims, spec, tuning), world_of[i]
         begin(memory, fresh, allowed, seen, worlds.theta, w, known)
         standard_total, clipped_total, carried, guarded, recorded = 0.0, 0.0, 0.0, 0.0, 0

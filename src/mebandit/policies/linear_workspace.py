@@ -1,6 +1,6 @@
-"""A linear policy in live use: its state, and all else that its rounds read and write, on one desk.
+"""The working memory of a linear policy in live use: its state, and all else that its rounds read and write, in one array.
 
-A desk is one array, since passing an array to compiled code takes some 60 ns, and a small policy's whole decision there about 200.
+One array, since passing an array to compiled code takes some 60 ns, and a small policy's whole decision there about 200.
 """
 
 from itertools import pairwise
@@ -17,9 +17,9 @@ new = tuple.__new__
 """makes a NamedTuple of a tuple in half the time that its class takes to be called"""
 
 
-class Desk:
+class LinearWorkspace:
     """The working memory of one learner. Its array is laid out as `kernels.layout` says. Views of it are made when asked for, so that a
-    copy of a desk is one."""
+    copy of a workspace is one."""
 
     def __init__(self, policy: LinearPolicy, seed: int) -> None:
         self.policy, self._n_actions = policy, policy.n_actions
@@ -29,9 +29,9 @@ class Desk:
         room = np.zeros(layout.room_size(n_actions, policy.n_features))
         parts = [*state, policy.tuning, np.array([floor, True]), stabilizer, policy.theta_known, np.full((dim, dim), np.nan), room]
         times = (min(time, layout.NEVER) for time in (policy.warmup, policy.correct_from))
-        places = np.cumsum([layout.DESK_HEAD, *(part.size for part in parts)]).tolist()
-        self.words = np.concatenate([np.zeros(layout.DESK_HEAD), *(part.ravel() for part in parts)])
-        self.words.view(np.int64)[: layout.DESK_HEAD] = [*policy.spec, seed, *times, 0, *places]
+        places = np.cumsum([layout.WORKSPACE_HEAD, *(part.size for part in parts)]).tolist()
+        self.words = np.concatenate([np.zeros(layout.WORKSPACE_HEAD), *(part.ravel() for part in parts)])
+        self.words.view(np.int64)[: layout.WORKSPACE_HEAD] = [*policy.spec, seed, *times, 0, *places]
         self._sums, self._fit, self._extra, _, self._plan, self._stabilizer, *_ = (slice(*ends) for ends in pairwise(places))
         self._shapes = [part.shape for part in state]
         self._steady = policy.refits_every_round and not callable(policy.floor) and not callable(policy.stabilizer)
