@@ -9,8 +9,9 @@ demo: .venv/ready
 
 test: lint types layers tests docs
 
-# What needs no simulation, no cluster and no whole command: for every change, before `make test`.
-SLOW := simulation experiments policies/test_policies.py analysis/planning cli runtime/test_workers.py test_fuzz.py test_package.py
+# What needs no simulation, no cluster, no compiling and no whole command: for every change, before `make test`.
+SLOW := simulation experiments policies/test_policies.py analysis/planning analysis/test_fit.py analysis/test_theory.py cli
+SLOW += kernels/test_compiling.py measurement/test_pairs.py runtime/test_workers.py test_fuzz.py test_package.py
 quick: lint types layers
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(SLOW:%=--ignore tests/%)
 
