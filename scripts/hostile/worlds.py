@@ -48,14 +48,15 @@ def environment(rng: Rng) -> Any:
         "noise_sd": abs(float(extreme(rng))),
         "error": pick(rng, ["normal", "student_t", "uniform", "bounded", "x"]),
         "error_df": pick(rng, [2.1, 5.0, 1e50, *NUMBERS]),
-        "context": pick(rng, ["normal", "exponential"]),
+        "context": pick(rng, ["normal", "exponential", "lognormal"]),
         "hold": pick(rng, [1, 3, 0, 10**30]),
     }
     chosen = {name: settings[name] for name in settings if rng.random() < 0.5} | {"theta": settings["theta"]}
     inner = worlds.Gaussian(**with_spoilt(rng, chosen, 0.2)) if rng.random() < 0.7 else own_environment(rng, k, d)
-    kind = int(rng.integers(8))
+    kind = int(rng.integers(12))
     if kind == 0:
-        return worlds.Drifting(world=inner, mean=perhaps(rng, extreme(rng, inner.dim)), period=pick(rng, [2.0, 2500.0, 1e50, 0.0]))
+        given = {"period": pick(rng, [2.0, 2500.0, 1e50, 0.0]), "shape": pick(rng, ["sine", "step", "x"])}
+        return worlds.Drifting(world=inner, mean=perhaps(rng, extreme(rng, inner.dim)), **given)
     if kind == 1:
         return worlds.Misreported(world=inner, factor=pick(rng, [0.0, 1e-320, 1e50, 2.0, -1.0]))
     if kind == 2:
@@ -67,6 +68,20 @@ def environment(rng: Rng) -> Any:
     if kind == 5:
         small = {"contexts": pick(rng, [3, 64, 10**9, *THINGS]), "rho": pick(rng, NUMBERS)}
         return pick(rng, [worlds.ExampleB2, lambda: worlds.SmallError(**small)])()
+    if kind == 6:
+        given = {
+            "offset": perhaps(rng, extreme(rng, inner.n_actions)),
+            "quadratic": pick(rng, NUMBERS),
+            "binary": pick(rng, [True, False, 3]),
+        }
+        return worlds.Nonlinear(world=inner, **given)
+    if kind == 7:
+        return worlds.Berkson(world=inner)
+    if kind == 8:
+        return worlds.Autocorrelated(world=inner, error=pick(rng, [0.5, *NUMBERS]), context=pick(rng, [-0.9, *NUMBERS]))
+    if kind == 9:
+        confusion = pick(rng, [np.eye(d) * 0.6 + 0.4 / d, np.full((d, d), 1 / d), extreme(rng, d, d)])
+        return worlds.Misclassified(confusion=perhaps(rng, confusion), theta=settings["theta"], reference=pick(rng, [True, False]))
     return inner
 
 

@@ -112,6 +112,12 @@ def floats(what: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
     return array
 
 
+def filled(what: str, value: Any, shape: tuple[int, ...]) -> Floats:
+    """`floats` of the given shape; a single number stands for an array of it."""
+    given = regular(what, value)
+    return floats(what, np.full(shape, given) if np.ndim(value) == 0 else given, shape)
+
+
 def number(what: str, value: Any, rule: str = "be a number", low: float = -np.inf, high: float = np.inf) -> float:
     """A real number in [low, high]; `rule` states the same range in words."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):

@@ -141,7 +141,7 @@ class Tape(NamedTuple):
     error_cov: Floats
     """Σ_e as the learner is told, (C or 1, d, d)"""
     noise: Floats
-    """η_t, (B,)"""
+    """η_t, (B, 1); or one for each action, (B, K)"""
     uniform: Floats
     """the uniform random number from which the action is drawn, (B,)"""
     auxiliary: Floats
@@ -158,6 +158,8 @@ class Tape(NamedTuple):
     """λ of that feature, B_{t+1} = λ B_t + gain[a_t]"""
     carry_gain: Floats
     """gain by action, (K,)"""
+    mean_reward: Floats = np.empty((0, 0))
+    """E[r_t | x_t, a] where that is not ⟨θ_a, x_t⟩, (B, K); else empty, (0, K)"""
 
 
 class ScheduleTable(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mebandit import checks
-from mebandit.environments.base import checked_tape
+from mebandit.environments.base import checked_tape, mean_rewards
 from mebandit.values import Floats, Tape
 
 SETTINGS = ("standard", "clipped")
@@ -57,7 +57,7 @@ def constants_of(tape: Tape) -> Constants:
     w = sqrt(d) * seen
     grams = np.cumsum(d * x[:, :, None] * x[:, None, :], axis=0)[ceil(sqrt(n)) - 1 :]
     eigenvalues = np.linalg.eigvalsh(grams / np.arange(ceil(sqrt(n)), n + 1)[:, None, None])
-    rewards = np.einsum("tkd,td->tk", np.broadcast_to(tape.theta, (n, k, d)), x) + tape.noise[:, None]
+    rewards = mean_rewards(tape) + tape.noise
     ratio = 0.0
     for a in range(k):
         for b in range(a):

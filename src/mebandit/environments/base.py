@@ -28,7 +28,7 @@ LONGEST = 10**8
 NEGLIGIBLE = 1e-13
 """the share of a variance below which what other variables leave unexplained is rounding"""
 
-CONTEXTS = {"normal": kernels.NORMAL, "exponential": kernels.EXPONENTIAL}
+CONTEXTS = {"normal": kernels.NORMAL, "exponential": kernels.EXPONENTIAL, "lognormal": kernels.LOGNORMAL}
 """distributions of the context: independent coordinates with mean 0 and variance 1"""
 
 
@@ -105,12 +105,15 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
         checks.refuse(f"{name} component", "have a whole number for each round", checks.shown(given.component))
     if not ((component >= 0) & ((component < len(covariances)) | (len(covariances) == 1))).all():
         checks.refuse(f"{name} component", "point into error_cov", checks.shown(component))
+    noise, means = (checks.regular(f"{name} {field}", getattr(given, field)) for field in ("noise", "mean_reward"))
+    noise = noise[:, None] if noise.ndim == 1 else noise
+    given = given._replace(noise=noise, mean_reward=means if means.size else np.empty((0, k)))
     return Tape(
         context=numbers("context", rounds, d),
         error=numbers("error", rounds, d),
         component=component.astype(np.int64),
         error_cov=checks.covariances(f"{name} error_cov", covariances, d, len(covariances)).copy(),
-        noise=numbers("noise", rounds),
+        noise=numbers("noise", rounds, k if noise.shape[-1] == k else 1),
         uniform=uniform,
         auxiliary=auxiliary,
         allowed=np.array(allowed, order="C"),
@@ -119,7 +122,16 @@ def checked_tape(name: str, tape: object, n_actions: int, dim: int, rounds: int)
         carry_index=checks.integer(f"{name} carry_index", given.carry_index, -1, d - 1),
         carry_decay=checks.number(f"{name} carry_decay", given.carry_decay, "be in [-1, 1]", -1.0, 1.0),
         carry_gain=numbers("carry_gain", k),
+        mean_reward=numbers("mean_reward", rounds if means.size else 0, k),
     )
+
+
+def mean_rewards(tape: Tape) -> Floats:
+    """E[r | x, a] of every round of a tape, (B, K)."""
+    if len(tape.mean_reward):
+        return tape.mean_reward
+    n, (_, k, d) = len(tape.context), tape.theta.shape
+    return np.asarray(np.einsum("tkd,td->tk", np.broadcast_to(tape.theta, (n, k, d)), tape.context))
 
 
 def check_stretch(stretch: Stretch) -> Stretch:
@@ -204,7 +216,7 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
         error=np.empty((n, d)),
         component=np.empty(n, dtype=np.int64),
         error_cov=world.error_cov,
-        noise=np.empty(n),
+        noise=np.empty((n, 1)),
         uniform=np.empty(n),
         auxiliary=np.empty(n),
         allowed=np.ones((1, k), dtype=np.bool_),
@@ -213,6 +225,7 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
         carry_index=world.carry_index,
         carry_decay=world.carry_decay,
         carry_gain=world.carry_gain,
+        mean_reward=np.empty((0, k)),
     )
     kernels.fill_tape(world, stretch, tape)
     return tape

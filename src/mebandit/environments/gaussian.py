@@ -30,7 +30,7 @@ class Gaussian(Drawn):
     theta: Matrix = ((5.0, 6.0, 4.0, 6.0, 4.0), (6.0, 5.0, 5.0, 5.0, 5.0))
     """reward parameters θ, a row for each action, (K, d)"""
     mean: Matrix = 1.0
-    """mean of the context: a number, or (d,)"""
+    """mean of the context: a number, or (d,); or a mean for each of the L error covariances, (L, d), for groups that differ in both"""
     cov: Matrix = 1.0
     """covariance of the context: a number (times I), variances (d,), or (d, d)"""
     error_cov: Matrix = 0.25
@@ -66,7 +66,7 @@ class Gaussian(Drawn):
         checks.number("noise_sd", self.noise_sd, "be a number of at least 0", 0.0)
         for name, value in {
             "theta": theta,
-            "mean": checks.floats("mean", mean, (d,)),
+            "mean": checks.floats("mean", mean, (d,) if np.ndim(mean) < 2 else (len(errors), d)),
             "cov": checks.covariance("cov", self.cov, d),
             "error_cov": errors if len(errors) > 1 else errors[0],
         }.items():
@@ -89,10 +89,10 @@ class Gaussian(Drawn):
     @cached_property
     def _world(self) -> World:
         levels = len(self._error_covs)
-        mean, gain = np.array(self.mean), self._gains
+        mean, gain = np.broadcast_to(np.array(self.mean), (levels, self.dim)), self._gains
         return World(
             cumulative=np.arange(1, levels + 1) / levels,
-            mean=np.tile(mean, (levels, 1)),
+            mean=mean.copy(),
             factor=square_root(np.array(self.cov))[None],
             error_mean=np.zeros((1, self.dim)),
             error_factor=np.stack([square_root(s) for s in self._error_covs]),
@@ -106,7 +106,7 @@ class Gaussian(Drawn):
             noise_sd=float(self.noise_sd),
             theta=np.array(self.theta),
             error_cov=self._error_covs,
-            offset=mean - gain @ mean,
+            offset=mean - np.einsum("lij,lj->li", gain, mean) if len(gain) else unknown(self.dim)[0],
             gain=gain,
             carry_index=-1,
             carry_decay=0.0,
@@ -115,8 +115,8 @@ class Gaussian(Drawn):
 
     @cached_property
     def _gains(self) -> Floats:
-        """G = Sx (Sx + Σe)^-1 for every error level: E[x | x̃] = mean + G (x̃ - mean) where both are normal."""
-        if self.error != "normal" or self.context != "normal":
+        """G = Sx (Sx + Σe)^-1 for every error level: E[x | x̃] = mean + G (x̃ - mean) where both are normal, and the mean is known."""
+        if self.error != "normal" or self.context != "normal" or np.ndim(self.mean) == 2:
             return unknown(self.dim)[1]
         cov = np.array(self.cov)
         return np.stack([cov @ np.linalg.pinv(cov + s, hermitian=True) for s in self._error_covs])

@@ -26,6 +26,7 @@ from .rounds import Memory, Outcome, Room, Solving
 from .solve import solve_once
 from .world import (
     EXPONENTIAL,
+    LOGNORMAL,
     NORMAL,
     STUDENT_T,
     TWO_POINT,
@@ -34,8 +35,10 @@ from .world import (
     fill_tape,
     observe,
     regrets,
+    regrets_of,
     reward_of,
     standardized,
+    write_uniforms,
 )
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "EXPONENTIAL",
     "GUARDED_FITS",
     "LIVE",
+    "LOGNORMAL",
     "NORMAL",
     "SINGULAR_SPREAD",
     "STAMP",
@@ -97,10 +101,12 @@ __all__ = [
     "refit_now",
     "refit_share",
     "regrets",
+    "regrets_of",
     "reward_of",
     "shown_fit",
     "solve_factored",
     "solve_once",
     "standardized",
     "uniform_pair",
+    "write_uniforms",
 ]

@@ -30,7 +30,7 @@ from .layout import (
 )
 from .learn import refit_calibrated, refit_plain, take_in_calibrated, take_in_plain
 from .rounds import Context, Oracle, Outcome, Recipe, Room
-from .world import observe, regrets, reward_of
+from .world import observe, regrets_of, reward_of
 
 # The totals of a simulation.
 STANDARD: int = 0  # regret
@@ -106,7 +106,7 @@ def play(see, choose, take_in, refit_all, dims, given, memory, records, start, r
         oracle = Oracle(item(given.known, entry(b, given.known.shape[0])), item(tape.guess, entry(b, tape.guess.shape[0])))
         propose(choose, recipe, memory, context, oracle, plan.floor[b], plan.exploring[b], out, work)
         action = draw(out, tape.uniform[b])
-        standard, clipped = regrets(theta, x, out, allowed, given.benchmark[b])
+        standard, clipped = regrets_of(tape, b, theta, x, out, given.benchmark[b])
         totals[STANDARD] += standard
         totals[CLIPPED] += clipped
         if tape.carry_index >= 0:

@@ -15,6 +15,8 @@ STUDENT_T: int = 1
 UNIFORM_NOISE: int = 2
 TWO_POINT: int = 3
 EXPONENTIAL: int = 4
+LOGNORMAL: int = 5
+LOG_SD = 0.75  # of the logarithm of a lognormal variate: its skewness is 3.3
 
 
 @spliced
@@ -32,6 +34,9 @@ def other_standardized(kind, df, u, v):
         return 1.0 if u < 0.5 else -1.0
     if kind == EXPONENTIAL:
         return -math.log(u) - 1.0
+    if kind == LOGNORMAL:
+        v = LOG_SD * LOG_SD
+        return (math.exp(LOG_SD * normal_quantile(u) - 0.5 * v) - 1.0) / math.sqrt(math.exp(v) - 1.0)
     return math.sqrt((df - 2.0) * (u ** (-2.0 / df) - 1.0)) * math.cos(6.283185307179586 * v)
 
 
@@ -140,7 +145,7 @@ def fill_tape(world, stretch, tape):
     n, d = tape.context.shape
     key = stretch.seed, stretch.cell, stretch.replicate
     z, u, v, tails = np.empty((d, STRIP)), np.empty(STRIP), np.empty(STRIP), np.empty(STRIP, dtype=np.int64)
-    component = tape.component
+    component, all_noise = tape.component, tape.noise.reshape(n)
     write_components(world, stretch, component)
     write_uniforms(key, stretch.start + 1, DECISION, tape.uniform, tape.auxiliary)
     for first in range(0, n, STRIP):
@@ -156,7 +161,7 @@ def fill_tape(world, stretch, tape):
                 for b in range(m):
                     z[i, b] = tape.context[first + b, i] + tape.error[first + b, i]
             combine(world.offset, world.gain, True, component, z, m, tape.guess, first)
-        noise = tape.noise[first : first + m]
+        noise = all_noise[first : first + m]
         write_uniforms(key, time, NOISE, u[:m], v[:m])
         write_standardized(world.noise_kind, 0.0, u[:m], v[:m], noise, tails)
         for b in range(m):
@@ -180,6 +185,30 @@ def regrets(theta, x, probabilities, allowed, floor):
     return best - mine, (1.0 - n * floor) * best + floor * everyone - mine
 
 
+@jit
+def regrets_among(means, probabilities, allowed, floor):
+    """The same where the mean reward of each action is given, and is not linear in x."""
+    best, everyone, mine, n = -np.inf, 0.0, 0.0, 0
+    for a in range(probabilities.size):
+        if allowed[a]:
+            best = max(best, means[a])
+            everyone += means[a]
+            mine += probabilities[a] * means[a]
+            n += 1
+    return best - mine, (1.0 - n * floor) * best + floor * everyone - mine
+
+
+@spliced
+def regrets_of(tape, b, theta, x, probabilities, floor):
+    """The regrets of round b of a tape."""
+    allowed = item(tape.allowed, entry(b, tape.allowed.shape[0]))
+    if tape.mean_reward.shape[0] > 0:
+        standard, clipped = regrets_among(item(tape.mean_reward, b), probabilities, allowed, floor)
+    else:
+        standard, clipped = regrets(theta, x, probabilities, allowed, floor)
+    return standard, clipped
+
+
 @spliced
 def observe(tape, b, carried, x, predicted):
     """The hidden context of round b of the tape, and what is seen of it. A carried feature takes its value from past actions."""
@@ -192,9 +221,12 @@ def observe(tape, b, carried, x, predicted):
 
 @spliced
 def reward_of(tape, b, x, action):
-    """r = <theta_a, x> + eta."""
+    """r = E[r | x, a] + eta, where E[r | x, a] = <theta_a, x> unless it is given."""
     theta = item(item(tape.theta, entry(b, tape.theta.shape[0])), action)
-    r = tape.noise[b]
-    for i in range(x.size):
-        r += theta[i] * x[i]
+    r = tape.noise[b, entry(action, tape.noise.shape[1])]
+    if tape.mean_reward.shape[0] > 0:
+        r += tape.mean_reward[b, action]
+    else:
+        for i in range(x.size):
+            r += theta[i] * x[i]
     return r

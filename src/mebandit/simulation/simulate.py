@@ -58,7 +58,7 @@ class Trajectory:
 
     def _play_compiled(self, policy: LinearPolicy, tape: Tape, start: int, benchmark: Floats, written: History | None) -> None:
         k, p = policy.n_actions, policy.n_features
-        times = np.arange(start + 1, start + tape.noise.size + 1)
+        times = np.arange(start + 1, start + len(tape.noise) + 1)
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
         errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
         room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
@@ -75,7 +75,7 @@ class Trajectory:
         """The same loop in Python, for a policy of any class: observe, decide, reward, learn, record."""
         x, predicted = np.empty(tape.context.shape[1]), np.empty(tape.context.shape[1])
         totals, times, made = self.records.totals, self.records.times, self.records.made
-        for b in range(tape.noise.size):
+        for b in range(len(tape.noise)):
             time = start + b + 1
             theta = tape.theta[b % len(tape.theta)]
             allowed = tape.allowed[b % len(tape.allowed)]
@@ -84,7 +84,7 @@ class Trajectory:
             observation = Observation(predicted.copy(), error_cov, allowed, time, float(tape.auxiliary[b]))
             pi = checks.probabilities(f"{label(self.policy)}.propensities", self.policy.propensities(self.state, observation), allowed)
             action = kernels.draw(pi, tape.uniform[b])
-            totals[: kernels.CARRIED] += kernels.regrets(theta, x, pi, allowed, benchmark[b])
+            totals[: kernels.CARRIED] += kernels.regrets_of(tape, b, theta, x, pi, benchmark[b])
             if tape.carry_index >= 0:
                 totals[kernels.CARRIED] = tape.carry_decay * totals[kernels.CARRIED] + tape.carry_gain[action]
             reward = kernels.reward_of(tape, b, x, action)
@@ -320,7 +320,7 @@ def simulate_log(environment: Environment, policy: Policy, *, horizon: int, seed
         block = slice(start, min(start + BLOCK, horizon))
         room = written.part(block)
         tape = tape_of(environment, Stretch(seed, cell, replicate, block.start, block.stop))
-        trajectory.play(tape, start, np.zeros(tape.noise.size), room)
+        trajectory.play(tape, start, np.zeros(len(tape.noise)), room)
         room.error_cov[:] = tape.error_cov[tape.component % len(tape.error_cov)]
         room.allowed[:] = tape.allowed
     return written

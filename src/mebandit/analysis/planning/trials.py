@@ -8,6 +8,7 @@ import numpy as np
 
 from mebandit import checks
 from mebandit.environments import Environment
+from mebandit.environments.base import mean_rewards
 from mebandit.estimation.estimate import estimates_of
 from mebandit.estimation.history import History
 from mebandit.estimation.methods import Options
@@ -60,7 +61,7 @@ class Constant:
         tape = environment.tape(Stretch(seed, cell, replicate, 0, horizon))
         t, k = np.arange(horizon), environment.n_actions
         actions = np.minimum(np.searchsorted(np.cumsum(self.probabilities), tape.uniform, side="right"), k - 1)
-        rewards = np.einsum("ti,ti->t", tape.theta[t % len(tape.theta), actions], tape.context) + tape.noise
+        rewards = (mean_rewards(tape) + tape.noise)[t, actions]
         pi = np.tile(self.probabilities, (horizon, 1))
         errors = tape.error_cov[tape.component % len(tape.error_cov)]
         return History(t + 1, tape.context + tape.error, errors, np.ones((horizon, k), dtype=np.bool_), actions, pi, rewards)

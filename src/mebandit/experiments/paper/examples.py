@@ -9,6 +9,7 @@ import numpy as np
 
 from mebandit import __version__, kernels, schedules
 from mebandit.environments import Environment, Example21, ExampleB1, ExampleB2
+from mebandit.environments.base import mean_rewards
 from mebandit.estimation.equations import normal_equations
 from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.moments import Rounds, crossproducts, no_rounds, pack, unpack
@@ -91,7 +92,7 @@ class ThresholdCell:
         return Rounds(
             predicted=predicted.T.copy(),
             actions=actions,
-            rewards=np.einsum("td,td->t", tape.theta[0, actions], tape.context) + tape.noise,
+            rewards=(mean_rewards(tape) + tape.noise)[np.arange(self.horizon), actions],
             propensities=np.where(actions == 1, first, 1 - first),
             errors=pack(tape.error_cov),
             allowed=tape.allowed,

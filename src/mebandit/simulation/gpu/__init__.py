@@ -276,6 +276,8 @@ def stacked(environment: Environment, seed: int, first: int, end: int) -> tuple[
 
 def drawn(environment: Any) -> bool:
     """Whether compiled code can draw an environment's rounds; a drift only where it comes last."""
+    if isinstance(environment, Drifting) and environment.shape != "sine":
+        return False
     if isinstance(environment, (Drifting, Misreported)):
         return drawn(environment.world) and not isinstance(environment.world, Drifting)
     return isinstance(environment, Drawn)
