@@ -50,6 +50,10 @@ ENVIRONMENTS: dict[str, type[Any]] = {
         environments.Drifting,
         environments.Misreported,
         environments.Estimated,
+        environments.Nonlinear,
+        environments.Berkson,
+        environments.Autocorrelated,
+        environments.Misclassified,
     )
 }
 POLICIES: dict[str, Callable[..., Policy]] = {

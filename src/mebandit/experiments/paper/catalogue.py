@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mebandit import __version__, checks
-from mebandit.experiments.paper import estimated_variance, estimation_error, examples, more_actions, ours, rates, table1, updates
+from mebandit.experiments.paper import estimated_variance, estimation_error, examples, more_actions, ours, rates, table1, updates, worlds
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData, effort, read_cells, run_cells
 from mebandit.reports.page import Page, Section
@@ -45,6 +45,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "updates": Experiment("solving for θ rarely", updates.cells, updates.table, updates.sections),
     "k-arms": Experiment("2, 3, 5 and 10 actions", more_actions.cells, more_actions.table, more_actions.sections),
     "ours": Experiment("meb_dr beside the paper's policies", ours.cells, ours.table, ours.sections),
+    "worlds": Experiment("meb_dr beside simple policies in seventy worlds", worlds.cells, worlds.table, worlds.sections),
 }
 TITLE = "Online learning in bandits with predicted context: the paper, reproduced"
 INTRODUCTION = (
