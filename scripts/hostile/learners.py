@@ -26,8 +26,8 @@ def policy(rng: Rng) -> Any:
     }
     unsure = o | {"ridge": max(o["ridge"], 1e-12), "width": pick(rng, [0.0, 1.0, 1e50])}
     guarded = o | {"guard": pick(rng, ["auto", "always", "never"])}
-    seeing = guarded | {"discount": pick(rng, [0.5, 0.9, 1.0]), "memory": pick(rng, [2.0, 20.0, 1e50]), "curved": bool(rng.integers(2))}
-    blp = {"context": pick(rng, ["blp", "ew_blp", "auto"])}
+    seeing = guarded | {"discount": pick(rng, [0.5, 0.9, 1.0]), "memory": pick(rng, [2.0, 20.0, 1e50])}
+    blp = {"context": pick(rng, ["blp", "ew_blp", "auto"]), "curved": bool(rng.integers(2))}
     makers: list[Callable[[], Any]] = [
         lambda: mb.meb(k, d, **guarded),
         lambda: mb.meb(k, d, stabilizer=tuple(np.abs(extreme(rng, k)) + 1e-12), correct_from=pick(rng, [1, 4, 10**30]), **guarded),
@@ -37,8 +37,7 @@ def policy(rng: Rng) -> Any:
         lambda: mb.lin_ucb(k, d, **unsure),
         lambda: mb.thompson(k, d, **unsure),
         lambda: mb.robust_ucb(k, d, horizon=pick(rng, [1, 9, 100]), **unsure),
-        lambda: mb.meb_dr(k, d, method=pick(rng, ["auto", "dr", "rc"]), **blp, **seeing),
-        lambda: mb.meb_dr(k, d, method="dr", context="predicted", **guarded),
+        lambda: mb.meb_dr(k, d, width=pick(rng, [0.0, 0.4, 1e50]), **seeing),
         lambda: mb.oracle(k, d, theta=extreme(rng, k, d)),
     ]
     return pick(rng, makers)()

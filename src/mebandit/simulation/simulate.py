@@ -60,8 +60,8 @@ class Trajectory:
         k, p = policy.n_actions, policy.n_features
         times = np.arange(start + 1, start + len(tape.noise) + 1)
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
-        errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
-        room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
+        errors = kernels.pack_errors(tape.error_cov, policy.n_features - policy.dim)
+        room = np.ones(policy.dim + p + layout.seen_size(p)), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
         _program(policy)(
             (0,) * p if p in UNROLLED else (),
             kernels.Given(policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
