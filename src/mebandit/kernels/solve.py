@@ -1,6 +1,6 @@
 """From running sums to theta: the formula as it stands, or what Fuller's guard makes of it."""
 
-from .compile import jit, part, quotient, seldom, spliced
+from .compile import inlined, jit, part, quotient, seldom, spliced
 from .layout import (
     GUARD_AUTO,
     GUARD_NEVER,
@@ -94,7 +94,7 @@ def solve_once(arm, solving, sums, fit, p, n_actions, room):
     solve_arm((), arm, solving, sums, fit, p, n_actions, room)
 
 
-@jit
+@inlined
 def solve_plainly(dims, arm, solving, sums, fit, p, n_actions, room):
     """Solve the formula as it stands if its matrix is safely positive definite, the usual case. Returns the report, `UNSOLVED` if not.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .compile import jit, part, quotient, reach, same, seldom, spliced
+from .compile import inlined, part, quotient, reach, same, seldom, spliced
 from .layout import (
     CORRECTION,
     COUNT,
@@ -90,7 +90,7 @@ def add_error(s, p, w, error):
         s[at + k] += w * error[k]
 
 
-@jit
+@inlined
 def learn_sums(recipe, sums, context, outcome, weight):
     """Take one round into the running sums; `weight` is the round's own.
 
@@ -120,7 +120,7 @@ def learn_sums(recipe, sums, context, outcome, weight):
             add_error(part(sums, offered_row(n_actions, b) * width, width), p, weight * stabilizer[b], error)
 
 
-@jit
+@inlined
 def learn_pseudo(recipe, memory, context, outcome, weight):
     """Take one round into the sums of both fits.
 
