@@ -104,9 +104,7 @@ def composing(rng: Rng, folder: Path) -> None:
         lambda: parts.LeastSquares(**ridge),
         lambda: parts.Naive(**ridge, guard=perhaps_thing(rng, "never")),
         lambda: parts.MEB(**ridge, stabilizer=perhaps(rng, np.full(2, 0.5)), correct_from=perhaps_thing(rng, 3)),
-        lambda: parts.DoublyRobust(**ridge, context=pick(rng, [None, parts.BestLinear(**context)])),
-        lambda: parts.RegressionCalibration(context=parts.BestLinear(**context)),
-        lambda: parts.Switching(**ridge),
+        lambda: parts.Calibrated(**ridge, context=pick(rng, [None, parts.BestLinear(**context)])),
         lambda: perhaps_thing(rng, parts.MEB()),
     ]
     rules: list[Callable[[], Any]] = [

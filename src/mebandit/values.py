@@ -179,3 +179,17 @@ class ScheduleTable(NamedTuple):
 
 State = Any
 """the memory of a policy: whatever its method `init` returns"""
+
+
+GREEN, YELLOW, RED = "green", "yellow", "red"
+"""verdicts of a diagnostic: nothing to report; read the results with this in mind; do not trust them until this is resolved"""
+
+
+class Finding(NamedTuple):
+    """One diagnostic."""
+
+    name: str
+    verdict: str
+    sentence: str
+    values: dict[str, list[float]]
+    """the numbers behind it, by name"""

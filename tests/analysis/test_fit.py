@@ -19,11 +19,10 @@ import mebandit as mb
 from mebandit import kernels
 from mebandit.analysis import fit_figures, fit_tables
 from mebandit.analysis import fit_page as page
-from mebandit.analysis.diagnostics.finding import Finding
 from mebandit.estimation.methods import METHODS, Method
 from mebandit.logs import pieces
 from mebandit.measurement import from_validation, from_variances
-from mebandit.values import Floats
+from mebandit.values import Finding, Floats
 from tests.strategies import Case, logs
 
 THETA = np.array([[0.5, -1.0], [0.0, 1.0]])

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mebandit.analysis.diagnostics.finding import Finding
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.result import Contrast, Estimate
-from mebandit.values import Booleans, Floats
+from mebandit.values import Booleans, Finding, Floats
 
 
 @dataclass(frozen=True)

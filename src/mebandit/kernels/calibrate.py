@@ -16,6 +16,7 @@ from .layout import (
     PRECISION,
     PSEUDO,
     REPORT,
+    REPORT_COLUMNS,
     SIGNAL_ROUNDS,
     WEIGHT,
     WEIGHTING,
@@ -120,73 +121,87 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
     `relative_precision`, and `departure_noise`. Until Sx is known x~ is read as it is.
     """
     p = n_features(dims, z.size)
-    n_actions, size, width, place = spec[N_ACTIONS], packed_size(p), row_width(p), fit_width(p)
-    at = signal_fit(n_actions) * place
+    n_actions, size, place = spec[N_ACTIONS], packed_size(p), fit_width(p)
+    known = part(fit, signal_fit(n_actions) * place + report_at(p), REPORT_COLUMNS)
     for i in range(p):
         out[i] = z[i]
         out[p + i] = 0.0
     out[2 * p], out[2 * p + 1] = 1.0, 0.0
-    if fit[at + report_at(p) + REPORT] == 0.0:
+    if known[REPORT] == 0.0:
         return
-    relative, follows = spec[WEIGHTING] == PSEUDO, fit[at + report_at(p) + KAPPA] == 1.0
-    steady, recent = part(sums, context_row(n_actions) * width, width), part(sums, recent_row(n_actions) * width, width)
-    curve, reference = part(fit, curve_fit(n_actions) * place, place), part(fit, reference_fit(n_actions) * place, place)
-    departs, steady_error = follows, relative
-    if spec[CURVED] and not follows:
+    curve, reference = part(fit, curve_fit(n_actions) * place, p), part(fit, reference_fit(n_actions) * place + factor_at(p), size)
+    departs, alike = known[KAPPA] == 1.0, spec[WEIGHTING] == PSEUDO
+    if spec[CURVED] and not departs:
         for i in range(p):
             departs = departs or curve[i] != 0.0
-    if relative:
+    if spec[WEIGHTING] == PSEUDO:
         for k in range(size):
-            steady_error = steady_error and abs(error[k] - reference[factor_at(p) + k]) <= 1e-9 * abs(error[k])
-    if steady_error and not departs:
-        return
-    signal = part(fit, at + factor_at(p), size)
-    total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
-    diagonal, rest, h = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p), part(out, p, p)
-    k, share, recently = 0, 1.0 / steady[WEIGHT], 1.0 / recent[WEIGHT]
+            alike = alike and abs(error[k] - reference[k]) <= 1e-9 * abs(error[k])
+    if (departs or not alike) and shrink(dims, spec, sums, fit, z, error, alike, out, work):
+        if departs:
+            depart(spec, tuning, sums, fit, error, out, p, work)
+        if spec[WEIGHTING] == PSEUDO and spec[PRECISION] and not alike:
+            out[2 * p] = relative_precision(part(work, 0, size), fit, n_actions, p, part(work, size, 2 * p))
+
+
+@spliced
+def shrink(dims, spec, sums, fit, z, error, alike, out, work):
+    """The linear part of `calibrate`; where the error is `alike` that of reference, only what `depart` needs. False if there is none.
+
+    At the front of `work` are then the factor of Sx + S, x~ less its mean, (Sx + S)^-1 times that, and the diagonal of Sx + S.
+    """
+    p = n_features(dims, z.size)
+    n_actions, size, width, place = spec[N_ACTIONS], packed_size(p), row_width(p), fit_width(p)
+    at, relative = signal_fit(n_actions) * place, spec[WEIGHTING] == PSEUDO
+    follows, signal = fit[at + report_at(p) + KAPPA] == 1.0, part(fit, at + factor_at(p), size)
+    row = recent_row(n_actions) if follows and not relative else context_row(n_actions)
+    context, reference = part(sums, row * width, width), reference_fit(n_actions) * place
+    total, away, solved, diagonal = part(work, 0, size), part(work, size, p), part(work, size + p, p), part(work, size + 2 * p, p)
+    k, share = 0, 1.0 / context[WEIGHT]
     for i in range(p):
-        mean, mu = steady[FEATURES + i] * share, recent[FEATURES + i] * recently
-        if follows:
-            mean = reference[i] if relative else mu
-        away[i] = z[i] - mean
+        away[i] = z[i] - (fit[reference + i] if follows and relative else context[FEATURES + i] * share)
         solved[i] = away[i]
-        h[i] = mu - mean if follows and relative else 0.0
         for j in range(p - i):
             total[k + j] = signal[k + j] + error[k + j]
         diagonal[i] = total[k]
         total[k] = total[k] * (1.0 + 1e-6) if total[k] > 0.0 else 1.0
         k += p - i
-    if not factor(total, p, rest):
-        for i in range(p):
-            h[i] = 0.0
-        return
-    solve_factored(total, p, solved)
-    if not steady_error:  # else rounding would tell z from x~
+    if not factor(total, p, part(work, size + 3 * p, 2 * p)):
+        return False
+    if not alike:  # else rounding would tell z from x~
+        solve_factored(total, p, solved)
         add_symmetric(error, p, -1.0, solved, out)
         if relative:
-            add_symmetric(part(reference, factor_at(p), size), p, 1.0, solved, out)
-    if departs:
-        if follows:
-            solve_factored_once(total, p, h)
-            for i in range(p):
-                solved[i] = h[i]
-                h[i] = 0.0
-            add_symmetric(error, p, 1.0, solved, h)
-        else:
-            k = 0
-            for i in range(p):
-                if curve[i] != 0.0 and error[k] > 0.0:
-                    h[i] = bounded_departure(away[i], curve[i], diagonal[i], error[k])
-                k += p - i
-        if relative and follows:
-            out[2 * p + 1] = departure_noise(signal, tuning[MEMORY], fit, n_actions, p, part(work, size + 2 * p, work.size - size - 2 * p))
-        if relative:
-            magnify(signal, part(reference, factor_at(p), size), p, h, part(work, size + 2 * p, work.size - size - 2 * p))
-        lam = curve[drift_at(p) if follows else share_at(p)]
+            add_symmetric(part(fit, reference + factor_at(p), size), p, 1.0, solved, out)
+    return True
+
+
+@seldom
+def depart(spec, tuning, sums, fit, error, out, p, work):
+    """The departure h of `calibrate` from linear, or A^-1 h, behind z; and the share of it that is right, added to z."""
+    n_actions, size, width, place = spec[N_ACTIONS], packed_size(p), row_width(p), fit_width(p)
+    at, relative = signal_fit(n_actions) * place, spec[WEIGHTING] == PSEUDO
+    signal, curve = part(fit, at + factor_at(p), size), part(fit, curve_fit(n_actions) * place, place)
+    reference, recent = part(fit, reference_fit(n_actions) * place, place), part(sums, recent_row(n_actions) * width, width)
+    follows, h, rest = fit[at + report_at(p) + KAPPA] == 1.0, part(out, p, p), part(work, size + 2 * p, work.size - size - 2 * p)
+    total, away, solved, diagonal = part(work, 0, size), part(work, size, p), part(work, size + p, p), part(work, size + 2 * p, p)
+    if follows and relative:
         for i in range(p):
-            out[i] += lam * h[i]
-    if relative and spec[PRECISION] and not steady_error:
-        out[2 * p] = relative_precision(signal, total, fit, n_actions, p, part(work, size, 2 * p))
+            solved[i] = recent[FEATURES + i] / recent[WEIGHT] - reference[i]
+        solve_factored_once(total, p, solved)
+        add_symmetric(error, p, 1.0, solved, h)
+        out[2 * p + 1] = departure_noise(signal, tuning[MEMORY], fit, n_actions, p, rest)
+    elif not follows:
+        k = 0
+        for i in range(p):
+            if curve[i] != 0.0 and error[k] > 0.0:
+                h[i] = bounded_departure(away[i], curve[i], diagonal[i], error[k])
+            k += p - i
+    if relative:
+        magnify(signal, part(reference, factor_at(p), size), p, h, rest)
+    share = curve[drift_at(p) if follows else share_at(p)]
+    for i in range(p):
+        out[i] += share * h[i]
 
 
 @seldom
@@ -237,13 +252,15 @@ def magnify(signal, error, p, h, work):
 
 
 @seldom
-def relative_precision(signal, total, fit, n_actions, p, work):
+def relative_precision(total, fit, n_actions, p, work):
     """w = s^2 / (s^2 + l - l0): how much less of the reward is left in this round than in one with the error of reference.
 
     The context leaves l = theta' (Sx - Sx (Sx + S)^-1 Sx) theta of the variance of r, so l - l0 = b'V b - b'V (Sx + S)^-1 V b, for the
     slopes b = A' theta on z and V = Sx + S0. It is averaged over the actions; `total` is the factor of Sx + S.
     """
-    place, error = fit_width(p), part(fit, reference_fit(n_actions) * fit_width(p) + factor_at(p), packed_size(p))
+    place, size = fit_width(p), packed_size(p)
+    signal = part(fit, signal_fit(n_actions) * place + factor_at(p), size)
+    error = part(fit, reference_fit(n_actions) * place + factor_at(p), size)
     seen, solved, lost = part(work, 0, p), part(work, p, p), 0.0
     for a in range(n_actions):
         slopes = part(fit, a * place, p)

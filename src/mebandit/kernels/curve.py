@@ -178,6 +178,31 @@ def learn_share(spec, memory, seen, p, action, reward):
 
 
 @spliced
+def learn_contradiction(spec, memory, z, seen, p, action, reward):
+    """What the reward of a round says against the told error covariances: sums of 1, e^2, (b'c)^2 and b'c e, e = r - b'z, c = x~ - z.
+
+    c is what calibration took off. Where Sigma_e is right e has nothing to do with it; were it k times that, e would be (1 - 1/k) b'c.
+    """
+    n_actions, sums, fit = spec[N_ACTIONS], memory.sums, memory.fit
+    row = sums.size - row_width(p) + 2 * SHARE_COLUMNS
+    used = fit[
+        curve_fit(n_actions) * fit_width(p) + (drift_at(p) if share_row(spec, sums, fit, p) > row - 2 * SHARE_COLUMNS else share_at(p))
+    ]
+    e, taken = 0.0, 0.0
+    start, end = reach(action, n_actions)
+    for b in range(start, end):
+        if same(b, action):
+            theta = part(fit, b * fit_width(p), p)
+            e = reward - dot(theta, seen, p)
+            taken = dot(theta, z, p) - reward + e + used * dot(theta, part(seen, p, p), p)
+    if seen[2 * p] != 1.0 and abs(e) <= LARGEST_FACTOR:
+        sums[row + DEPARTING] += 1.0
+        sums[row + LEFT_SQ] += e * e
+        sums[row + DEPARTURE_SQ] += taken * taken
+        sums[row + DEPARTURE_LEFT] += taken * e
+
+
+@spliced
 def refit_share(spec, sums, fit, p):
     """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), kappa = c mean e^2.
 

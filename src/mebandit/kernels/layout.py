@@ -63,7 +63,8 @@ CHOICE: int = 5  # which attack budget is played
 CHOICE_PROB: int = 6  # with which probability it was drawn
 LOG_WEIGHTS: int = 7  # from here on, EXP3's weight of each budget
 
-# The last row of the sums of a curved recipe: what the shares of the curve, and then of the drift, are solved from, see `learn_share`.
+# The last row of the sums of a curved recipe: what the shares of the curve, then of the drift, and with PSEUDO then of the calibration, are
+# solved from, see `learn_share` and `learn_contradiction`.
 DEPARTING: int = 0
 LEFT_SQ: int = 1
 DEPARTURE_SQ: int = 2

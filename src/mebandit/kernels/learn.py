@@ -7,7 +7,7 @@ import numpy as np
 from .calibrate import calibration_is_due, refit_calibration, relative_reliability, reliability
 from .compile import reach, same, seldom, spliced
 from .context import learn_context
-from .curve import learn_share, refit_share
+from .curve import learn_contradiction, learn_share, refit_share
 from .layout import (
     ACTS_ON,
     CHOICE,
@@ -91,6 +91,8 @@ def take_in_calibrated(recipe, memory, context, outcome):
     if spec[ACTS_ON] != PREDICTED:
         if spec[CURVED]:
             learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
+            if spec[WEIGHTING] == PSEUDO:
+                learn_contradiction(spec, memory, context.z, context.seen, p, outcome.action, outcome.reward)
         learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
     mark_stale(spec, fit, p, context.allowed, outcome.action)
     if spec[WEIGHTING] == PSEUDO:

@@ -25,7 +25,7 @@ from mebandit.live.workspace import workspace_for
 from mebandit.measurement import ErrorModel
 from mebandit.policies import LinearPolicy, Policy, settings, states
 from mebandit.policies.base import label
-from mebandit.values import Decision, Floats, Pending, State
+from mebandit.values import Decision, Finding, Floats, Pending, State
 
 LARGEST = limits.LARGEST
 Read = TypeVar("Read")
@@ -299,6 +299,13 @@ class Learner:
         if not hasattr(self.policy, "theta"):
             checks.refuse("policy", "have a method theta(state), to give its parameters", type(self.policy).__name__)
         return np.asarray(self.policy.theta(self.state))
+
+    @property
+    def diagnostics(self) -> tuple[Finding, ...]:
+        """What speaks against trusting it, each with a verdict ("green", "yellow", "red") and a sentence. A policy of your own has them
+        if it has a method `diagnostics(state)`."""
+        found = getattr(self.policy, "diagnostics", None)
+        return () if found is None else tuple(found(self.state))
 
     def estimate(self) -> Estimate:
         """The estimate from all rounds so far. Standard errors need the rounds themselves and are NaN here: keep a journal, and give what

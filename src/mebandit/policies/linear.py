@@ -15,12 +15,13 @@ from mebandit import checks, kernels, schedules
 from mebandit.estimation.moments import Moments
 from mebandit.kernels import layout
 from mebandit.policies.component import Component
+from mebandit.policies.diagnostics import diagnosed
 from mebandit.policies.estimators import Calibrated, Estimator, LeastSquares, Stabilizer
 from mebandit.policies.memory import Memory
 from mebandit.policies.rounds import checked_observation, checked_round, readable
 from mebandit.policies.rules import UCB, Greedy, Robust, Rule
 from mebandit.schedules import Schedule
-from mebandit.values import Floats, Integers, LinearState, Observation, Round, ScheduleTable
+from mebandit.values import Finding, Floats, Integers, LinearState, Observation, Round, ScheduleTable
 
 EVERY_ROUND, LEAST_SQUARES, GREEDY = schedules.EveryRound(), LeastSquares(), Greedy()
 
@@ -298,6 +299,15 @@ class LinearPolicy(Component):
             return self.theta_known.copy()
         first = self.estimator.reported * self.n_actions
         return state.fit[first : first + self.n_actions, int(self.intercept) : self.intercept + self.dim].copy()
+
+    def diagnostics(self, state: LinearState) -> tuple[Finding, ...]:
+        """What speaks against trusting it: the told Σe, the rounds behind θ, and what the rewards say, each with a verdict and a sentence.
+
+        Args:
+            state: what the policy has learned. It is left as it was.
+        """
+        self.check_state(state)
+        return diagnosed(self, state)
 
     def moments(self, state: LinearState) -> Moments:
         """The running sums that the reported θ is solved from, with names.

@@ -2,8 +2,9 @@
 
 from mebandit.analysis.diagnostics.data import clusters, drift, outliers, precision, set_aside, skewness, zero_at_zero
 from mebandit.analysis.diagnostics.error import against_pairs, minimum_signal, reliability, reported_variances, signal, small_error
-from mebandit.analysis.diagnostics.finding import GREEN, RED, YELLOW, Evidence, Finding
+from mebandit.analysis.diagnostics.finding import Evidence
 from mebandit.analysis.diagnostics.propensity import availability, effective_size, frequencies, propensities
+from mebandit.values import GREEN, RED, YELLOW, Finding
 
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:

@@ -4,9 +4,10 @@ from collections import Counter
 
 import numpy as np
 
-from mebandit.analysis.diagnostics.finding import GREEN, RED, YELLOW, Evidence, Finding, judged, percent
+from mebandit.analysis.diagnostics.finding import Evidence, judged, percent
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.precision import digits_lost
+from mebandit.values import GREEN, RED, YELLOW, Finding
 
 
 def outliers(evidence: Evidence) -> Finding:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from mebandit.analysis.diagnostics.finding import GREEN, RED, YELLOW, Evidence, Finding, gravity, judged
+from mebandit.analysis.diagnostics.finding import Evidence, gravity, judged
 from mebandit.estimation.moments import pack, unpack
 from mebandit.kernels import layout
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.description import cost_of_doubt
-from mebandit.values import Floats
+from mebandit.values import GREEN, RED, YELLOW, Finding, Floats
 
 
 def _smallest_root(G: Floats, E: Floats) -> float:

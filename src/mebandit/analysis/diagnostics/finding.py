@@ -15,22 +15,10 @@ from mebandit.estimation.result import Estimate
 from mebandit.estimation.solution import Solution
 from mebandit.logs.fault import Fault
 from mebandit.measurement import ErrorModel
-
-GREEN, YELLOW, RED = "green", "yellow", "red"
-
+from mebandit.values import GREEN, RED, YELLOW
 
 ROUNDING = 1e-9
 """of a number that is held against a limit"""
-
-
-class Finding(NamedTuple):
-    """One diagnostic."""
-
-    name: str
-    verdict: str
-    sentence: str
-    values: dict[str, list[float]]
-    """the numbers behind it, by name"""
 
 
 class Evidence(NamedTuple):

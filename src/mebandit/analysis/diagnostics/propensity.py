@@ -3,10 +3,10 @@
 import numpy as np
 
 from mebandit import kernels
-from mebandit.analysis.diagnostics.finding import GREEN, RED, ROUNDING, YELLOW, Evidence, Finding, gravity, judged, percent
+from mebandit.analysis.diagnostics.finding import ROUNDING, Evidence, gravity, judged, percent
 from mebandit.analysis.diagnostics.tally import LEVELS
 from mebandit.estimation.moments import unpack
-from mebandit.values import Floats
+from mebandit.values import GREEN, RED, YELLOW, Finding, Floats
 
 
 def effective_size(evidence: Evidence) -> Finding:
