@@ -94,7 +94,7 @@ def fit(
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
     checks.one_of("guard", guard, GUARDS)
-    reading = reading_of(log_of(log, columns), workers=workers, progress=progress)
+    reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
     _check_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
@@ -168,14 +168,15 @@ class _Steps:
     floor: float | None
 
     def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
-        raw, faults = self.reading.count(**rules)
+        counted = self.reading.count(**rules)
+        raw, faults, left_out = counted
         error = self.reading.error.completed(raw)
         products = error.unbiased_products(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution = self._with_jacobian(solutions[1.0], products, error)
-        known = self._uncertainty(solution, error, rows=int(raw.rounds.sum()) + len(faults))
+        known = self._uncertainty(solution, error, rows=counted.rows)
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", None
@@ -184,13 +185,20 @@ class _Steps:
         by_scale = {method: {scale: found.fits[method] for scale, found in solutions.items()} for method in self.methods}
         first = int(self.options.intercept)
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
-        evidence = Evidence(features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs)
+        coding = self.reading.source.coding
+        evidence = Evidence(
+            features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs, left_out, coding
+        )  # fmt: skip
         return Analysis(
             estimates=estimates,
             features=features,
             rounds=int(total[0, 0]),
             units=units,
             faults=len(faults),
+            left_out=left_out,
+            actions=coding.actions,
+            references=coding.references,
+            mean_context=products.mean_and_cov[0],
             sensitivity={m: {scale: fit.theta[:, first:] for scale, fit in own.items()} for m, own in by_scale.items()},
             intercept_sensitivity={
                 m: {scale: fit.theta[:, :first].sum(axis=1) for scale, fit in own.items()} for m, own in by_scale.items()
@@ -294,7 +302,8 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
-        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying)
+        reading = self.reading.source.coding.probability_of
+        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying, reading=reading)
         kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 

@@ -24,8 +24,8 @@ SAYS = {
 
 def remarks(analysis: Analysis) -> str:
     """What the table of coefficients cannot show: which estimates are stabilised, and which have no solution."""
-    guarded = _by_action({m: e.guarded for m, e in analysis.estimates.items()})
-    missing = _by_action({m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
+    guarded = _by_action(analysis, {m: e.guarded for m, e in analysis.estimates.items()})
+    missing = _by_action(analysis, {m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
     words = []
     if guarded:
         reason = "because Σe is nearly as large as the variation of x̃, or larger"
@@ -35,9 +35,10 @@ def remarks(analysis: Analysis) -> str:
     return " ".join(words)
 
 
-def _by_action(marked: dict[str, Booleans]) -> list[str]:
+def _by_action(analysis: Analysis, marked: dict[str, Booleans]) -> list[str]:
     """The methods with marked actions, and these."""
-    return [f"{method} (action {', '.join(map(str, np.flatnonzero(own)))})" for method, own in marked.items() if own.any()]
+    named = {method: ", ".join(analysis.called(int(a)) for a in np.flatnonzero(own)) for method, own in marked.items() if own.any()}
+    return [f"{method} (action {actions})" for method, actions in named.items()]
 
 
 def unbiased(analysis: Analysis) -> str:
@@ -62,11 +63,15 @@ def headline(analysis: Analysis) -> str:
         error = f"an error model ({analysis.error.model.kind}" + (f"; no error in {', '.join(exact)})" if exact else ")")
     clusters = f", standard errors clustered by {analysis.units:,} units" if analysis.units else ""
     aside = "" if not analysis.faults else " 1 row was set aside." if analysis.faults == 1 else f" {analysis.faults:,} rows were set aside."
+    if analysis.left_out is not None and analysis.left_out.unavailable:
+        aside += f" {analysis.left_out.unavailable:,} rows without an available participant were left out."
+    if analysis.left_out is not None and analysis.left_out.missing.any():
+        aside += f" {analysis.left_out.missing.sum():,.0f} rows without an outcome were left out."
+    if analysis.references:
+        aside += f" Reference: {', '.join(f'{name}={label}' for name, label in analysis.references.items())}."
+    actions = f"{analysis.n_actions} actions" + (f" ({', '.join(analysis.actions)})" if analysis.actions else "")
     features = "1 feature" if len(analysis.features) == 1 else f"{len(analysis.features)} features"
-    return (
-        f"{analysis.rounds:,} rounds, {analysis.n_actions} actions, {features}, {error}{clusters}; "
-        f"mean reward {analysis.mean_reward:.4g}.{aside}"
-    )
+    return f"{analysis.rounds:,} rounds, {actions}, {features}, {error}{clusters}; mean reward {analysis.mean_reward:.4g}.{aside}"
 
 
 def describe(analysis: Analysis, level: float = 0.95) -> str:

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mebandit.analysis.diagnostics.finding import Finding
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.result import Contrast, Estimate
+from mebandit.logs.left_out import LeftOut
 from mebandit.values import Booleans, Floats
 
 
@@ -41,12 +44,29 @@ class Analysis:
     """mean reward of the rounds that were used"""
     propensity_histogram: Floats
     """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """the label of each categorical column that has no feature; the features of the other labels are relative to it"""
+    left_out: LeftOut | None = None
+    """rows that were left out since the outcome was missing, or the participant not available; None: not counted"""
+    actions: tuple[str, ...] = ()
+    """the labels of the actions; empty (the default): they have none"""
+    mean_context: Floats = field(default_factory=lambda: np.empty(0))
+    """mean of the predictions over the rounds that were used, without their bias, (d,)"""
     settings: dict[str, Any] = field(default_factory=dict)
     """how the log was analysed: the options of `fit`, by name; empty by default"""
 
     @property
     def n_actions(self) -> int:
         return len(next(iter(self.estimates.values())).theta)
+
+    def called(self, action: int, *, beside: str = "") -> str:
+        """An action by its label, or by its number.
+
+        Args:
+            action: The number of the action.
+            beside: What stands before a number, such as "action " (default nothing).
+        """
+        return self.actions[action] if self.actions else f"{beside}{action}"
 
     @property
     def best(self) -> Estimate:
@@ -82,6 +102,10 @@ class Analysis:
             "rows_set_aside": self.faults,
             "n_actions": self.n_actions,
             "features": list(self.features),
+            "actions": list(self.actions),
+            "references": dict(self.references),
+            "mean_context": self.mean_context.tolist(),
+            "rows": self._rows_plain(),
             "mean_reward": self.mean_reward,
             "error": self.error.to_plain(),
             "level": level,
@@ -94,6 +118,19 @@ class Analysis:
             "settings": self.settings,
         }
         return dict(without_nan(plain))
+
+    def _rows_plain(self) -> dict[str, Any]:
+        """What became of the rows, as JSON can hold it."""
+        if self.left_out is None:
+            return {"available_share": 1.0, "missing_share": 0.0, "not_available": 0, "missing_outcomes": 0, "missing_by_action": []}
+        missing, eligible = self.left_out.missing.sum(), max(self.left_out.eligible.sum(), 1.0)
+        return {
+            "available_share": eligible / (eligible + self.left_out.unavailable),
+            "missing_share": missing / eligible,
+            "not_available": self.left_out.unavailable,
+            "missing_outcomes": int(missing),
+            "missing_by_action": self.left_out.missing.sum(axis=1).tolist(),
+        }
 
     def to_json(self, level: float = 0.95) -> str:
         """`to_plain` as a JSON text.
@@ -111,6 +148,8 @@ def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept.tolist(),
         "intercept_std_error": found.intercept_std_error.tolist(),
+        "covariance": found.covariance.tolist(),
+        "model_covariance": None if found.model_covariance is None else found.model_covariance.tolist(),
         "guarded": found.guarded.tolist(),
         "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
     }

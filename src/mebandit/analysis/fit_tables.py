@@ -36,13 +36,18 @@ def contrasts_of(analysis: Analysis) -> list[tuple[int, int]]:
     return [(a, b) for a in range(k) for b in range(a)] if k <= 3 else [(a, 0) for a in range(1, k)]
 
 
+def pair_name(analysis: Analysis, a: int, b: int) -> str:
+    """The difference between two actions, by their labels or numbers."""
+    return f"{analysis.called(a)} - {analysis.called(b)}"
+
+
 def coefficients(analysis: Analysis) -> Table:
     """θ ± its standard error, a row for each action and feature, a column for each method."""
     rows = []
     for a in range(analysis.n_actions):
         found = [fitted(e, a) for e in analysis.estimates.values()]
         for i, name in enumerate(names_of(analysis)):
-            rows.append([str(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
+            rows.append([analysis.called(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
     return Table(["action", "feature", *analysis.estimates], rows)
 
 
@@ -85,7 +90,9 @@ def contrasts(analysis: Analysis, level: float) -> Table:
         for i, (name, ends) in enumerate(zip(names_of(analysis), interval_ends((theta, error), level), strict=True)):
             mark = " ?" if best.guarded[[a, b]].any() else "" if not ends[0] * ends[1] > 0 else " *"
             interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}"
-            rows.append([f"{a} - {b}", name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)])
+            rows.append(
+                [pair_name(analysis, a, b), name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)]
+            )
     return Table(["actions", "feature", best.method, f"{100 * level:g} % interval", *others], rows)
 
 
@@ -98,7 +105,7 @@ def sensitivity(analysis: Analysis) -> Table:
         marks = [" ?" if own[[a, b]].any() else "" for own in guarded.values()]
         for i, name in enumerate(names_of(analysis)):
             values = [digits(found[a, i] - found[b, i], se[i]) + mark for found, mark in zip(by_scale.values(), marks, strict=True)]
-            rows.append([f"{a} - {b}", name, *values])
+            rows.append([pair_name(analysis, a, b), name, *values])
     return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
 
 
@@ -107,18 +114,19 @@ def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
     import pandas as pd
 
     estimates, differences, scales = [], [], []
+    named = analysis.actions or range(analysis.n_actions)
     for method, e in analysis.estimates.items():
         by_scale = at_scales(analysis, method)
         for a in range(analysis.n_actions):
             found = fitted(e, a)
             rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
-            estimates += [[method, a, name, value, se, *ends] for name, value, se, ends in rows]
+            estimates += [[method, named[a], name, value, se, *ends] for name, value, se, ends in rows]
             for i, name in enumerate(names_of(analysis)):
-                scales += [[method, a, name, scale, found[a, i]] for scale, found in by_scale.items()]
+                scales += [[method, named[a], name, scale, found[a, i]] for scale, found in by_scale.items()]
             for b in range(a):
                 found = difference(e, a, b)
                 rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
-                differences += [[method, a, b, name, value, se, *ends] for name, value, se, ends in rows]
+                differences += [[method, named[a], named[b], name, value, se, *ends] for name, value, se, ends in rows]
     ends = ["theta", "std_error", "low", "high"]
     return {
         "estimates": pd.DataFrame(estimates, columns=["method", "action", "feature", *ends]),
