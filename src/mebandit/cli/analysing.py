@@ -15,7 +15,7 @@ from rich.text import Text
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.naming import in_options
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
+from mebandit.cli.options import log_argument, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.estimation.methods import METHODS
 from mebandit.measurement import ErrorModel
@@ -24,9 +24,9 @@ from mebandit.runtime.files import begins_with, check_output
 
 
 @commands.command()
+@log_argument
 @log_options
 @workers_options
-@error_options
 @click.option(
     "--validation",
     type=click.Path(path_type=Path),
@@ -44,7 +44,6 @@ from mebandit.runtime.files import begins_with, check_output
 )
 @click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
