@@ -1007,6 +1007,26 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
             mb.fit(log, predicted=named, error_cov=0.1, validation=model)
 
 
+def test_validation_may_cover_some_of_the_features() -> None:
+    log = make_log(2000)
+    rng = np.random.default_rng(18)
+    truth = rng.normal(0.5, 1, 400)
+    stress = from_validation((truth + rng.normal(0, np.sqrt(0.5), 400))[:, None], truth[:, None], assume="classical").named("stress")
+    joined = mb.measurement.join(mb.measurement.from_known([0.0]).named("one"), stress)
+
+    def said(error: Any, validation: mb.ErrorModel) -> str:
+        found = mb.fit(log, predicted=FEATURES, error_cov=error, validation=validation)
+        return next(each.sentence for each in found.diagnostics if each.name == "size of the error")
+
+    for validation in (stress, joined):
+        assert "The assumed error variance of 'stress' is 0.5; the validation data say 0.48" in said([0.0, 0.5], validation)
+        assert "The assumed error variance of 'stress' is 0.2; the validation data say 0.48" in said([0.0, 0.2], validation)
+    with pytest.raises(mb.InvalidInput, match=r"^validation must be of the log's 2 features; got one of 1 \(steps\)\."):
+        said([0.0, 0.5], stress.named("steps"))
+    covered, named = mb.fit(log, predicted=FEATURES, error_cov=stress), mb.fit(log, predicted=FEATURES, error_cov=joined)
+    assert_same(covered.best, named.best)
+
+
 def test_a_table_with_other_columns_than_the_error_model_is_refused() -> None:
     log = make_log(400)
     model = mb.measurement.from_known([0.0, 0.3]).named("one", "stress")

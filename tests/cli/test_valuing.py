@@ -93,7 +93,7 @@ def test_doubtful_values_are_said_to_be(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--policy", "best"), "--policy must be uniform, the number of an action, or probabilities with commas; got 'best'."),
+        (("--policy", "best"), "--policy must be uniform, an action, one `when available`, or probabilities with commas; got 'best'."),
         (("--policy", "7"), "policy 'always 7' must be a whole number from 0 to 1; got 7."),
         (("--theta", "none.csv"), "--theta must be a CSV or JSON file of numbers, or fit; got none.csv, which cannot be read"),
         (

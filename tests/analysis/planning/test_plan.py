@@ -294,9 +294,9 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert "interval of θ_1[predicted_1] - θ_0[predicted_1] with half-width 0.1" in words
     assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 participants: about " in words
     wrong = run(*asked, "stress", cwd=tmp_path)
-    assert wrong.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
+    assert wrong.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got 'stress'.\n"
     odd = run(*asked, "²", cwd=tmp_path)
-    assert odd.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got '²'.\n"
+    assert odd.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got '²'.\n"
     assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"

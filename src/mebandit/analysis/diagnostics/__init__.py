@@ -23,8 +23,8 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     ]
     if evidence.berkson:
         found.insert(0, Finding("kind of error", RED, evidence.berkson[0].upper() + evidence.berkson[1:], {}))
-    elif evidence.pairs is not None:
-        found.insert(0, against_pairs(evidence, evidence.pairs))
+    else:
+        found[:0] = [against_pairs(evidence, pairs) for pairs in evidence.pairs]
     if not evidence.solution.options.intercept and not evidence.products.constant.any():
         found.append(zero_at_zero(evidence))
     if evidence.faults:

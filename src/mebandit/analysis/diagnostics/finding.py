@@ -17,6 +17,7 @@ from mebandit.logs.coding import Coding
 from mebandit.logs.fault import Fault
 from mebandit.logs.left_out import LeftOut
 from mebandit.measurement import ErrorModel
+from mebandit.values import Integers
 
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
@@ -38,6 +39,14 @@ class Finding(NamedTuple):
     """the numbers behind it, by name"""
 
 
+class Pairs(NamedTuple):
+    """What pairs of prediction and truth say of some features."""
+
+    model: ErrorModel
+    places: Integers
+    """the numbers of these features, in the order of the model's"""
+
+
 class Evidence(NamedTuple):
     """What the diagnostics read."""
 
@@ -55,7 +64,7 @@ class Evidence(NamedTuple):
     """rows that were set aside"""
     berkson: str = ""
     """the warning, where Σe is subtracted though pairs of prediction and truth say that the error is Berkson"""
-    pairs: ErrorModel | None = None
+    pairs: tuple[Pairs, ...] = ()
     """what pairs say, where Σe is subtracted from predictions as they are"""
     left_out: LeftOut | None = None
     """rows without an outcome, or without an available participant"""
