@@ -61,10 +61,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
+@click.option("--difference", is_flag=True, help="Print the differences between the policies, with intervals.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
-def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
+def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bool, **given: Any) -> None:
     """Estimate what other policies would have earned, from a log, with confidence intervals.
 
     The policies are fixed ones (--policy), and greedy rules that read the predicted context or the best linear predictor (--theta). The
@@ -73,7 +74,7 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
     must be in the order of time.
 
     \b
-      mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1
+      mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1 --difference
       mebandit value log.parquet --predicted x0,x1 --theta fit.json --error-cov 0.1,0.5 --floor 0.1
       mebandit value trial.jsonl --theta fit --out values
     """
@@ -94,6 +95,9 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
     console.print(value_page.headline(found), highlight=False, markup=False, soft_wrap=True)
     shown = value_page.brief(found)
     print_table("Reward per round", shown.header, shown.rows, {i for i, row in enumerate(shown.rows) if row[1] != "dr"})
+    if difference:
+        between = value_page.differences(found, ["dr"])
+        print_table("Differences between policies, * where the interval excludes zero", between.header, between.rows, set())
     for words in value_page.notes(found):
         console.print(words, style="yellow", highlight=False, markup=False)
     if found.faults:
