@@ -54,7 +54,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
     \b
       mebandit fit log.parquet --predicted x0,x1 --propensity propensity --error-cov 0.1,0.5
-      mebandit fit trial.jsonl --unit user --out analysis
+      mebandit fit trial.jsonl --unit unit --time time --out analysis
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
     from mebandit.analysis import fit_page as page
