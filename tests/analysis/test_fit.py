@@ -829,7 +829,7 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     assert "clustered by 30 units" in done.stdout
     written = {path.name for path in (tmp_path / "found").iterdir()}
     assert {"report.html", "fit.json", "estimates.csv", "contrasts.csv", "sensitivity.csv", "diagnostics.csv", "forest.png"} <= written
-    assert (tmp_path / "found" / "report.html").read_text().count("<svg") == 4
+    assert (tmp_path / "found" / "report.html").read_text().count("<svg") == 5
     table = pd.read_csv(tmp_path / "found" / "estimates.csv")
     assert len(table) == 5 * 2 * 2
     stated = table[(table["method"] == "dr") & (table["feature"] == "stress")]["theta"]

@@ -204,6 +204,7 @@ class _Steps:
             actions=coding.actions,
             references=coding.references,
             mean_context=products.mean_and_cov[0],
+            outcome=self.reading.source.columns.reward,
             sensitivity={m: {scale: fit.theta[:, first:] for scale, fit in own.items()} for m, own in by_scale.items()},
             intercept_sensitivity={
                 m: {scale: fit.theta[:, :first].sum(axis=1) for scale, fit in own.items()} for m, own in by_scale.items()

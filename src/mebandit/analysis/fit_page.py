@@ -7,6 +7,7 @@ import numpy as np
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.fit_tables import coefficients, contrasts, sensitivity, tidy
+from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
 from mebandit.runtime.escaping import as_csv
@@ -83,7 +84,13 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
 
 TABLES = ("estimates", "contrasts", "sensitivity", "diagnostics")
 FIGURES = ("forest", "sensitivity", "propensities", "drift")
-FILES = ("fit.json", *(f"{name}.csv" for name in TABLES), *(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")), "report.html")
+FILES = (
+    "fit.json",
+    *(f"effects.{kind}" for kind in ("pdf", "svg", "png")),
+    *(f"{name}.csv" for name in TABLES),
+    *(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")),
+    "report.html",
+)
 """what is written to a folder"""
 
 
@@ -93,6 +100,9 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     contents: dict[str, str | bytes] = {"fit.json": analysis.to_json(level) + "\n"}
     contents |= {f"{name}.csv": as_csv(table) for name, table in tidy(analysis, level).items()}
     contents |= {f"{name}.{kind}": content for name, drawn in figures.items() for kind, content in drawn._asdict().items()}
+    effects = analysis.plot(level=level)
+    drawn = picture(effects)
+    contents |= {"effects.pdf": as_pdf(effects), "effects.svg": drawn.svg, "effects.png": drawn.png}
     page = Page("What the log says").text(headline(analysis))
     grave = [f for f in analysis.diagnostics if f.verdict == "red"]
     if grave:
@@ -111,7 +121,11 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.heading("Differences between actions").text(
         "Difference in effect between actions. * marks an interval that excludes zero; ? marks a stabilised estimate: do not rely on it."
     )
-    page.table(contrasts(analysis, level))
+    page.table(contrasts(analysis, level)).picture(drawn)
+    page.text(
+        "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
+        "effects.png are made to be printed."
+    )
     page.heading("If the error were larger or smaller").text(
         "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
         "Bands are one standard error of the estimate with 1 Σe. ? marks stabilised estimates: x̃ varies less than its error would. "

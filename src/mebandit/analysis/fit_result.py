@@ -3,17 +3,25 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mebandit import checks
 from mebandit.analysis.diagnostics.finding import Finding
+from mebandit.analysis.effects import Effect, average_effect
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.result import Contrast, Estimate
+from mebandit.logs.coding import action_number
 from mebandit.logs.left_out import LeftOut
+from mebandit.reports.figures import save_figure
 from mebandit.values import Booleans, Floats
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Analysis:
     """the labels of the actions; empty (the default): they have none"""
     mean_context: Floats = field(default_factory=lambda: np.empty(0))
     """mean of the predictions over the rounds that were used, without their bias, (d,)"""
+    outcome: str = "reward"
+    """the name of the reward's column ("reward" by default)"""
     settings: dict[str, Any] = field(default_factory=dict)
     """how the log was analysed: the options of `fit`, by name; empty by default"""
 
@@ -83,6 +93,43 @@ class Analysis:
 
         return describe(self)
 
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        method: str | None = None,
+        outcome: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> "matplotlib.figure.Figure":
+        """The figure of the effects alone, made to be printed: each action against the first, on average and by feature.
+
+        Args:
+            path: Where to save it, .pdf, .svg or .png; None (default): nowhere.
+            level: Confidence level of the intervals, between 0 and 1 (default 0.95).
+            method: Whose estimates are shown (default None: those of `best`).
+            outcome: What the reward is called, with its unit (default None: the name of its column).
+            labels: What features are called, with their units, by their names; "average" names the average effect (default None).
+        """
+        from mebandit.analysis.effects_figure import draw_effects  # which is about this class
+
+        figure = draw_effects(self, level=level, method=method, outcome=outcome, labels=labels)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def average_effect(self, a: int | str = 1, b: int | str = 0, *, method: str | None = None) -> Effect:
+        """The average effect of action a against b over the rounds of the log: at the mean context, which is taken as fixed.
+
+        Args:
+            a: An action, by number or label (default 1).
+            b: The action to compare it with (default 0).
+            method: Whose estimate (default None: that of `best`).
+        """
+        found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
+        first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
+        return average_effect(found, first, second, self.mean_context)
+
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics.
 
@@ -111,6 +158,11 @@ class Analysis:
             "level": level,
             "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
             "contrasts": contrasts,
+            "average_effects": {
+                f"{a}-{b}": {method: self.average_effect(a, b, method=method).to_plain(level) for method in self.estimates}
+                for a in range(self.n_actions)
+                for b in range(a)
+            },
             "sensitivity": _scales_plain(self.sensitivity),
             "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
             "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),

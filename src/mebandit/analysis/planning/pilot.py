@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from mebandit import checks
+from mebandit.analysis.effects import AVERAGE, INTERCEPT
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.planning.duration import Duration
 from mebandit.analysis.planning.goal import Goal
@@ -15,9 +16,6 @@ from mebandit.checks import LogError
 from mebandit.logs.coding import action_number
 from mebandit.runtime.files import parse_json
 from mebandit.values import Floats
-
-AVERAGE, INTERCEPT = "average", "intercept"
-"""effects beside those by feature: at the mean context of the pilot, and at x = 0"""
 
 
 @dataclass(frozen=True, kw_only=True)
