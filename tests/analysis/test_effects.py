@@ -15,14 +15,17 @@ COLUMNS: dict[str, Any] = {
 
 
 def test_the_average_effect_is_that_of_centred_features() -> None:
-    """With every feature less its mean, the intercept's contrast is the average effect; so it is with other units of a feature."""
+    """With every feature less its mean, the intercept's contrast is the average effect, but for the uncertainty of that mean."""
     log = trial().query("free")
     found = mb.fit(log, **COLUMNS).average_effect("send", "none")
     columns = ["stress", "at_other", "at_work"]
     centred = log.assign(**{name: log[name] - log[name].mean() for name in columns})
     contrast = mb.fit(centred, **COLUMNS | {"predicted": columns}).best.contrast(1, 0)
     assert found.value == pytest.approx(contrast.intercept, rel=1e-8)
-    assert found.std_error == pytest.approx(contrast.intercept_std_error, rel=1e-8)
+    slopes = contrast.theta
+    by_unit = log.groupby("who")[columns].sum() - log.groupby("who")[columns].count() * log[columns].mean()
+    of_mean = float(np.sum((by_unit.to_numpy() @ slopes) ** 2)) / len(log) ** 2
+    assert found.std_error == pytest.approx(np.hypot(contrast.intercept_std_error, np.sqrt(of_mean)), rel=1e-8)
     plain = mb.fit(log, **COLUMNS).to_plain()["average_effects"]["1-0"]["dr"]
     assert (plain["value"], plain["interval"][0]) == (found.value, found.interval()[0])
 

@@ -31,25 +31,28 @@ class Effect(NamedTuple):
         return {"value": self.value, "std_error": self.std_error, "interval": list(self.interval(level))}
 
 
-def average_effect(found: Estimate, a: int, b: int | None, mean: Floats) -> Effect:
-    """The effect of action a against b at the mean context of a log, which for a linear model is the average effect over its rounds.
+def average_effect(found: Estimate, a: int, b: int | None, mean: Floats, mean_cov: Floats) -> Effect:
+    """The effect of action a against b at the mean context, which for a linear model is the average effect over the contexts:
+
+        l'β with the coefficients β and l = (1, m);   variance  l'Cov(β)l + Δ'Cov(m)Δ,   Δ = θ_a - θ_b.
 
     Args:
         found: The estimate.
         a: The action.
         b: The action to compare it with; None: the mean reward under action a itself.
-        mean: The mean context, (d,).
+        mean: m, the mean context of the log, (d,).
+        mean_cov: Its covariance, (d, d).
     """
     k, d = found.theta.shape
     weights = np.r_[np.ones(len(found.covariance) // k - d), mean]
     side = np.eye(k)[a] - (0.0 if b is None else np.eye(k)[b])
-    whole = np.kron(side, weights)
+    whole, slopes = np.kron(side, weights), side @ found.theta
     coefficients = np.column_stack([found.intercept, found.theta]) if found.has_intercept else found.theta
-    variance = float(whole @ found.covariance @ whole)
+    variance = float(whole @ found.covariance @ whole + slopes @ mean_cov @ slopes)
     return Effect(AVERAGE, float(whole @ coefficients.ravel()), float(np.sqrt(variance)) if not variance < 0 else 0.0)
 
 
-def effects_of(found: Estimate, a: int, b: int, features: tuple[str, ...], mean: Floats) -> list[Effect]:
+def effects_of(found: Estimate, a: int, b: int, features: tuple[str, ...], average: Effect) -> list[Effect]:
     """The average effect of action a against b, and what each feature changes of it.
 
     Args:
@@ -57,8 +60,8 @@ def effects_of(found: Estimate, a: int, b: int, features: tuple[str, ...], mean:
         a: The action.
         b: The action to compare it with.
         features: The names of the features.
-        mean: The mean context, (d,).
+        average: The average effect.
     """
     contrast = found.contrast(a, b)
     by_feature = zip(features, contrast.theta, contrast.std_error, strict=True)
-    return [average_effect(found, a, b, mean), *(Effect(name, float(value), float(error)) for name, value, error in by_feature)]
+    return [average, *(Effect(name, float(value), float(error)) for name, value, error in by_feature)]

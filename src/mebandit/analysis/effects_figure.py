@@ -41,7 +41,7 @@ def draw_effects(
     figure = canvas(7.0, height)
     grid = figure.subplots(len(pairs), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (a, b) in zip(grid, pairs, strict=True):
-        own = effects_of(found, a, b, analysis.features, analysis.mean_context)
+        own = effects_of(found, a, b, analysis.features, analysis.average_effect(a, b, method=found.method))
         _draw(axes, own, [_called(analysis, effect, named) for effect in own], level)
         axes.set_title(
             in_figure(f"{analysis.called(a, beside='action ')} − {analysis.called(b, beside='action ')}"), fontsize=10, loc="left"

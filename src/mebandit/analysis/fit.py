@@ -174,7 +174,7 @@ class _Steps:
 
     def analysis(self, validation: tuple[Pairs, ...], settings: dict[str, Any], **rules: Any) -> Analysis:
         counted = self.reading.count(**rules)
-        raw, faults, left_out = counted
+        raw, faults, left_out = counted[:3]
         error = self.reading.error.completed(raw)
         products = error.unbiased_products(raw)
         self._check_features(raw)
@@ -204,6 +204,7 @@ class _Steps:
             actions=coding.actions,
             references=coding.references,
             mean_context=products.mean_and_cov[0],
+            mean_context_cov=counted.spread_of_mean(error),
             outcome=self.reading.source.columns.reward,
             sensitivity={m: {scale: fit.theta[:, first:] for scale, fit in own.items()} for m, own in by_scale.items()},
             intercept_sensitivity={

@@ -60,6 +60,8 @@ class Analysis:
     """the labels of the actions; empty (the default): they have none"""
     mean_context: Floats = field(default_factory=lambda: np.empty(0))
     """mean of the predictions over the rounds that were used, without their bias, (d,)"""
+    mean_context_cov: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """its covariance as an estimate of the mean context of the population, clustered like the standard errors, (d, d)"""
     outcome: str = "reward"
     """the name of the reward's column ("reward" by default)"""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class Analysis:
         return figure
 
     def average_effect(self, a: int | str = 1, b: int | str = 0, *, method: str | None = None) -> Effect:
-        """The average effect of action a against b over the rounds of the log: at the mean context, which is taken as fixed.
+        """The average effect of action a against b over the contexts of the population: at their mean, which the log estimates.
 
         Args:
             a: An action, by number or label (default 1).
@@ -128,7 +130,7 @@ class Analysis:
         """
         found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
         first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
-        return average_effect(found, first, second, self.mean_context)
+        return average_effect(found, first, second, self.mean_context, self.mean_context_cov)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics.
@@ -152,6 +154,7 @@ class Analysis:
             "actions": list(self.actions),
             "references": dict(self.references),
             "mean_context": self.mean_context.tolist(),
+            "mean_context_cov": self.mean_context_cov.tolist(),
             "rows": self._rows_plain(),
             "mean_reward": self.mean_reward,
             "error": self.error.to_plain(),

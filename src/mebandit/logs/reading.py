@@ -29,9 +29,25 @@ class Counted(NamedTuple):
     sums: Crossproducts
     faults: list[Fault]
     left_out: LeftOut
+    contexts: "ByUnit"
+    """Σ (1, x̃) by unit, (units, d + 1); no units: nothing"""
 
     def merge(self, other: "Counted") -> "Counted":
-        return Counted(self.sums.merge(other.sums), self.faults + other.faults, self.left_out.merge(other.left_out))
+        sums, left_out, contexts = self.sums.merge(other.sums), self.left_out.merge(other.left_out), self.contexts.merge(other.contexts)
+        return Counted(sums, self.faults + other.faults, left_out, contexts)
+
+    def spread_of_mean(self, error: Correction) -> Floats:
+        """The covariance of the mean prediction, unbiased, with rounds of a unit taken together, (d, d).
+
+        Args:
+            error: What is known of the error, which may unbias predictions.
+        """
+        mean, cov = self.sums.mean_and_cov
+        n = max(float(self.sums.rounds.sum()), 1.0)
+        own = self.contexts.totals
+        away = own[:, 1:] - own[:, :1] * mean
+        A = error.unbiasing[1:-1, 1:-1]
+        return np.asarray(A @ (away.T @ away / n**2 if len(own) else cov / n) @ A.T)
 
     @property
     def rows(self) -> int:
@@ -59,7 +75,7 @@ class Reading:
             checks.refuse("set_aside", "be given only together with `on_bad='set-aside'`", f"{set_aside} with `on_bad='refuse'`", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
-        counted = self.source.through(lambda block: Counted(self.products(block), block.faults, block.left_out), Counted.merge, "reading")
+        counted = self.source.through(self._counted, Counted.merge, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
@@ -82,6 +98,15 @@ class Reading:
         if broken & {(columns.reward, empty) for empty in ("nothing", "NA", "NaN", "nan")}:
             remedy += " Rows without a reward can be left out (`missing_outcomes='leave-out'`)."
         return remedy
+
+    def _counted(self, block: Block) -> Counted:
+        """What a block adds to the first reading."""
+        x = block.rounds.predicted
+        totals = np.zeros((len(block.units), 1 + len(x)))
+        if block.units:
+            for i, row in enumerate((None, *x)):
+                totals[:, i] = np.bincount(block.unit, row, len(block.units))
+        return Counted(self.products(block), block.faults, block.left_out, by_unit(block, totals))
 
     def products(self, block: Block) -> Crossproducts:
         """The crossproducts of a block, of the predictions as they are."""

@@ -33,6 +33,8 @@ class Pilot:
     """labels of the actions, or none"""
     mean: Floats
     """the mean context, (d,)"""
+    mean_cov: Floats
+    """its covariance as an estimate, (d, d)"""
     rounds: int
     units: int
     availability: float
@@ -78,6 +80,7 @@ class Pilot:
                 features=tuple(plain["features"]),
                 actions=tuple(plain["actions"]),
                 mean=np.array(plain["mean_context"], dtype=float),
+                mean_cov=np.array(plain["mean_context_cov"], dtype=float),
                 rounds=plain["rounds"],
                 units=plain["units"],
                 availability=plain["rows"]["available_share"],
@@ -117,6 +120,9 @@ def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Du
     whole = np.kron(side, weights)
     value, total = float(whole @ pilot.coefficients.ravel()), float(whole @ pilot.covariance @ whole)
     fixed = float(whole @ pilot.of_error_model @ whole)
+    if name == AVERAGE:
+        slopes = side @ pilot.coefficients[:, -pilot.mean.size :]
+        total += float(slopes @ pilot.mean_cov @ slopes)
     place = pilot.features.index(name) if name in pilot.features else 0
     goal = replace(goal, feature=name, coefficient=place, labels=pilot.actions)
     goal = replace(goal, effect=value) if np.isnan(goal.effect) else goal
