@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from mebandit import checks, kernels
+from mebandit.analysis.effects import AVERAGE
 from mebandit.values import Floats
 
 
@@ -41,11 +42,10 @@ class Goal:
 
     @property
     def name(self) -> str:
-        of = self.feature or self.coefficient
-        if self.labels and self.control is None:
-            return f"{of} ({self.labels[self.treatment]})"
-        if self.labels and self.control is not None:
-            return f"{of} ({self.labels[self.treatment]} - {self.labels[self.control]})"
+        of = "the average effect" if self.feature == AVERAGE else self.feature or self.coefficient
+        if self.labels or self.feature == AVERAGE:
+            sides = [str(self.labels[a] if self.labels else a) for a in (self.treatment, self.control) if a is not None]
+            return f"{of} ({' - '.join(sides)})"
         return f"θ_{self.treatment}[{of}]" + ("" if self.control is None else f" - θ_{self.control}[{of}]")
 
     def part(self, V: Floats) -> float:

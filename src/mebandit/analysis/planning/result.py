@@ -91,8 +91,8 @@ class Plan:
         if check is not None:
             words.append(_in_words(check, self))
         elif self.design is None:
-            if self.fixed > 0:
-                least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+            least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+            if least > 0.01 * (abs(self.goal.effect) if self.goal.tests else self.goal.target):
                 words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
             words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
         else:
