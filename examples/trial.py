@@ -1,69 +1,22 @@
-"""For a trial statistician: the files of a simulated micro-randomised trial, as a trial leaves them.
+"""For a trial statistician: from a trial's own files to the figure in its paper, and to the size of the next trial.
 
-    python examples/trial.py
-
-writes trial.csv, a row for each participant and decision point, and validation.csv, pairs of predicted and reported stress. Participants are
-not always available, outcomes are missing, the location is a word, and the logged probability is that of sending a message, also where none
-was sent. The guide "A trial from files to figure" analyses them.
+The trial is simulated, so the truth is known: a message adds 0.32 to the outcome on average, 0.3 less per
+point of stress, and 0.25 more at work.
 """
 
-import numpy as np
 import pandas as pd
 
-from mebandit.values import Floats
+import mebandit as mb
+from mebandit.experiments.trial import write_trial
 
-LOCATIONS = ("home", "other", "work")
-BASELINE = np.array([2.0, -0.4, 0.3, 0.1, -0.3])
-"""expected outcome without a message, as a function of (1, stress, steps, location=other, location=work)"""
-EFFECT = np.array([0.5, -0.3, 0.0, 0.0, 0.25])
-"""what a message adds, as a function of the same"""
-ERROR_VAR = 0.25
-"""variance of predicted stress given true stress"""
-
-
-def make_trial(participants: int = 60, days: int = 90, points: int = 5, *, effect: Floats = EFFECT, seed: int = 1) -> pd.DataFrame:
-    """The log of a trial, sorted by participant as a database returns it."""
-    rng = np.random.default_rng(seed)
-    n = participants * days * points
-    who, day, point = (part.ravel() for part in np.indices((participants, days, points)))
-    stress = rng.normal(0.8, 0.5, participants)[who] + rng.normal(0, 0.9, n)
-    steps, location = rng.normal(0, 1, n), rng.choice(3, n, p=[0.5, 0.2, 0.3])
-    available = rng.random(n) < np.where(location == 2, 0.7, 0.88)
-    predicted = stress + rng.normal(0, np.sqrt(ERROR_VAR), n)
-    p_send = np.where(available, np.where(predicted > 0.8, 0.6, 0.3), 0.0)
-    send = rng.random(n) < p_send
-    context = np.column_stack([np.ones(n), stress, steps, location == 1, location == 2])
-    outcome = context @ BASELINE + send * (context @ effect) + rng.normal(0, 0.3, participants)[who] + rng.normal(0, 1, n)
-    outcome[rng.random(n) < np.where(send, 0.1, 0.06)] = np.nan
-    return pd.DataFrame(
-        {
-            "participant": [f"P{i + 1:03d}" for i in who],
-            "time": pd.Timestamp("2024-03-01 08:00") + pd.to_timedelta(24 * day + 3 * point, unit="h"),
-            "available": available,
-            "location": np.array(LOCATIONS)[location],
-            "stress": predicted.round(4),
-            "steps": steps.round(4),
-            "action": np.where(send, "send", "none"),
-            "prob_send": p_send,
-            "outcome": outcome.round(4),
-        }
-    )
-
-
-def make_validation(pairs: int = 300, *, seed: int = 1) -> pd.DataFrame:
-    """Predicted stress beside the stress that people reported at the same time."""
-    rng = np.random.default_rng([seed, 1])
-    stress = 0.8 + rng.normal(0, np.sqrt(0.5**2 + 0.9**2), pairs)
-    return pd.DataFrame({"stress": stress + rng.normal(0, np.sqrt(ERROR_VAR), pairs), "reported": stress})
-
-
-def main() -> None:
-    trial, pairs = make_trial(), make_validation()
-    trial.to_csv("trial.csv", index=False)
-    pairs.to_csv("validation.csv", index=False)
-    print(f"trial.csv: {len(trial):,} decision points of {trial['participant'].nunique()} participants")
-    print(f"validation.csv: {len(pairs)} pairs of predicted and reported stress")
-
-
-if __name__ == "__main__":
-    main()
+write_trial(".")  # trial.csv and validation.csv, as a trial leaves them
+pairs = pd.read_csv("validation.csv")
+stress = mb.measurement.from_validation(pairs[["stress"]].to_numpy(), pairs[["reported"]].to_numpy()).named("stress")
+log = mb.Log(
+    "trial.csv", predicted="stress,steps,location", reward="outcome", propensity="prob_send", probability_of="send",
+    available="available", unit="participant", time="time", missing_outcomes="leave-out", error_cov=stress,
+)  # fmt: skip
+found = mb.fit(log, intercept=True)
+print(found)
+found.plot("effects.pdf", outcome="outcome (points)", labels={"stress": "per point of stress", "steps": "per 1,000 steps"})
+print(mb.plan(found, coefficient="average", effect=0.1, days=90, decision_points=5, attrition=0.1).describe())

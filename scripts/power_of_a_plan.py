@@ -1,20 +1,18 @@
 """The power of a planned trial, simulated apart from the plan: `python scripts/power_of_a_plan.py [REPLICATES]`.
 
-A pilot of `examples/trial.py` is fitted and the next trial is planned. Then trials of the planned size, with the planned effect and each
+A simulated pilot is fitted and the next trial is planned. Then trials of the planned size, with the planned effect and each
 with validation pairs of its own, are drawn and fitted, and those are counted whose interval excludes zero.
 """
 
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 
 import mebandit as mb
 from mebandit.analysis.effects import Effect
+from mebandit.experiments import trial
 from mebandit.logs.log import LogColumns
 
-TRIAL = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "trial.py"))
 COLUMNS: LogColumns = {
     "predicted": "stress,steps,location", "reward": "outcome", "propensity": "prob_send", "probability_of": "send",
     "available": "available", "unit": "participant", "time": "time", "missing_outcomes": "leave-out",
@@ -26,12 +24,12 @@ AT_WORK = 0.7 * 0.3 / (0.7 * 0.3 + 0.88 * 0.7)
 
 def fitted(participants: int, effect: float | None, seed: int) -> mb.Analysis:
     """A trial with validation pairs; `effect` is the average effect, None that of the example."""
-    own = TRIAL["EFFECT"].copy()
+    own = trial.EFFECT.copy()
     if effect is not None:
         own[0] = effect - 0.8 * own[1] - AT_WORK * own[4]
-    pairs = TRIAL["make_validation"](seed=seed)
+    pairs = trial.make_validation(seed=seed)
     model = mb.measurement.from_validation(pairs[["stress"]].to_numpy(), pairs[["reported"]].to_numpy()).named("stress")
-    log = mb.Log(TRIAL["make_trial"](participants, effect=own, seed=seed), **COLUMNS)
+    log = mb.Log(trial.make_trial(participants, effect=own, seed=seed), **COLUMNS)
     return mb.fit(log, error_cov=model, intercept=True, methods="dr")
 
 

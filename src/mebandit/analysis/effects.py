@@ -1,12 +1,14 @@
 """Effects of an action against another, as a paper reports them: the average effect, and what a feature changes of it."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mebandit import checks, kernels
-from mebandit.estimation.result import Estimate
 from mebandit.values import Floats
+
+if TYPE_CHECKING:
+    from mebandit.estimation.result import Estimate
 
 AVERAGE, INTERCEPT = "average", "intercept"
 """names of effects beside those of features: at the mean context, and at x = 0"""
@@ -31,7 +33,7 @@ class Effect(NamedTuple):
         return {"value": self.value, "std_error": self.std_error, "interval": list(self.interval(level))}
 
 
-def average_effect(found: Estimate, a: int, b: int | None, mean: Floats, mean_cov: Floats) -> Effect:
+def average_effect(found: "Estimate", a: int, b: int | None, mean: Floats, mean_cov: Floats) -> Effect:
     """The effect of action a against b at the mean context, which for a linear model is the average effect over the contexts:
 
         l'β with the coefficients β and l = (1, m);   variance  l'Cov(β)l + Δ'Cov(m)Δ,   Δ = θ_a - θ_b.
@@ -52,7 +54,7 @@ def average_effect(found: Estimate, a: int, b: int | None, mean: Floats, mean_co
     return Effect(AVERAGE, float(whole @ coefficients.ravel()), float(np.sqrt(variance)) if not variance < 0 else 0.0)
 
 
-def effects_of(found: Estimate, a: int, b: int, features: tuple[str, ...], average: Effect) -> list[Effect]:
+def effects_of(found: "Estimate", a: int, b: int, features: tuple[str, ...], average: Effect) -> list[Effect]:
     """The average effect of action a against b, and what each feature changes of it.
 
     Args:

@@ -78,7 +78,7 @@ def _better_reading(evidence: Evidence, limit: float) -> str:
     count, expected, variance = np.moveaxis(evidence.tally.readings, -1, 0)
     z = (np.abs(count - expected) / np.sqrt(np.maximum(variance, 1.0))).max(axis=1)
     own = 2 if evidence.coding.probability_of is None else evidence.coding.probability_of
-    others = [i for i in range(3) if i != own and z[i] < limit]
+    others = [i for i in range(3) if z[i] < limit <= z[own]]
     if not expected.any() or not others:
         read = "the action taken, not of action 1" if own == 2 else f"action {evidence.action(own)}"
         return f"Check that this column is the probability of {read}."

@@ -1,7 +1,6 @@
-"""The simulated trial of `examples/trial.py`: three commands lead from its files to effects and to the size of the next trial."""
+"""The simulated trial: three commands lead from its files to effects and to the size of the next trial."""
 
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from mebandit.cli.terminal import commands
+from mebandit.experiments import trial
 
-TRIAL = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "trial.py"))
 OPTIONS = {
     "predicted": "stress,steps,location",
     "reward": "outcome",
@@ -37,7 +36,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trial")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        TRIAL["main"]()
+        trial.write_trial(".")
         call("error-model", "validation.csv", "--predicted", "stress", "--truth", "reported", "--out", "stress.json")
         call("fit", "trial.csv", *COLUMNS, "--error-model", "stress.json", "--intercept", "--out", "analysis")
     return folder
@@ -45,7 +44,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def truth() -> dict[str, float]:
     """What a message does, by effect. Of the available points 0.7 · 0.3 / (0.7 · 0.3 + 0.88 · 0.7) are at work."""
-    own = dict(zip(("intercept", "stress", "steps", "location=other", "location=work"), TRIAL["EFFECT"], strict=True))
+    own = dict(zip(("intercept", "stress", "steps", "location=other", "location=work"), trial.EFFECT, strict=True))
     at_work = 0.7 * 0.3 / (0.7 * 0.3 + 0.88 * 0.7)
     average = own["intercept"] + 0.8 * own["stress"] + at_work * own["location=work"]
     return {name: float(value) for name, value in own.items()} | {"average": float(average)}
