@@ -965,16 +965,20 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
     assert not guarded[1.0].any()
     assert guarded[2.0].all()
     for row in fit_tables.sensitivity(found).rows:
-        assert [cell.endswith("?") for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
+        assert [cell == "-" for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
     drawn = fit_figures.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
     assert np.isnan(np.asarray(drawn, dtype=float)).tolist() == [bool(own.any()) for own in guarded.values()]
     assert json.loads(found.to_json())["sensitivity_guarded"]["dr"]["2"] == [True, True]
 
 
-def test_what_the_guard_decided_has_no_star() -> None:
+def test_what_the_guard_decided_is_a_dash_unless_it_was_asked_for() -> None:
     found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
     assert found.estimates["dr"].guarded.all()
-    assert all(row[3].endswith("?") for row in fit_tables.contrasts(found, 0.95).rows)
+    assert all(row[2:4] == ["-", "-"] for row in fit_tables.contrasts(found, 0.95).rows)
+    assert all(row[2] == "-" for row in fit_tables.coefficients(found).rows)
+    assert "The tables have a dash in their place" in page.remarks(found)
+    asked = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"], guard="always")
+    assert not any("-" in row[2:] for row in fit_tables.coefficients(asked).rows)
 
 
 def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def remarks(analysis: Analysis) -> str:
     if guarded:
         reason = "because Σe is nearly as large as the variation of x̃, or larger"
         words.append(f"Stabilised (Fuller-type) estimates, {reason}: {', '.join(guarded)}. Do not rely on these.")
+        if analysis.settings.get("guard") != "always":
+            words.append("The tables have a dash in their place; the files have their numbers.")
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)
@@ -114,25 +116,28 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.table(coefficients(analysis))
     if remarks(analysis):
         page.text(remarks(analysis))
-    page.picture(figures["forest"])
+    page.picture(figures["forest"], "Every coefficient by every method, with intervals; the table above has the numbers.")
     page.table(Table(["method", "what it is"], [[method, SAYS[method]] for method in analysis.estimates]))
     if unbiased(analysis):
         page.text(unbiased(analysis))
     page.heading("Differences between actions").text(
-        "Difference in effect between actions. * marks an interval that excludes zero; ? marks a stabilised estimate: do not rely on it."
+        "Difference in effect between actions. * marks an interval that excludes zero; a dash stands for numbers that mean nothing."
     )
-    page.table(contrasts(analysis, level)).picture(drawn)
+    page.table(contrasts(analysis, level)).picture(drawn, "The average effect and what each feature changes of it, with intervals.")
     page.text(
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."
     )
     page.heading("If the error were larger or smaller").text(
         "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
-        "Bands are one standard error of the estimate with 1 Σe. ? marks stabilised estimates: x̃ varies less than its error would. "
-        "Lines end before them."
+        "Bands are one standard error of the estimate with 1 Σe. A dash stands for stabilised estimates, where x̃ varies less than its "
+        "error would. Lines end before them."
     )
-    page.table(sensitivity(analysis)).picture(figures["sensitivity"])
+    page.table(sensitivity(analysis)).picture(
+        figures["sensitivity"], "The same numbers as lines against the multiple of the error covariance."
+    )
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])
-    page.picture(figures["propensities"]).picture(figures["drift"])
+    page.picture(figures["propensities"], "How probable the actions taken were, and how often each came at each logged probability.")
+    page.picture(figures["drift"], "The mean of each feature over the log, in its standard deviations.")
     write_together(folder, contents | {"report.html": page.render(command=command, seconds=seconds)})
     return folder / "report.html"

@@ -114,7 +114,8 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
     """value.json, value.csv, the figure and the page."""
     figure, shown = forest(values), table(values)
     drawn = picture(figure)
-    page = Page("What policies would have earned").text(headline(values)).table(shown).figure(figure)
+    page = Page("What policies would have earned").text(headline(values)).table(shown)
+    page.figure(figure, "The value of each policy by each estimator, with intervals, beside that of the logged policy.")
     for words in notes(values):
         page.text(words)
     page.text(

@@ -179,7 +179,13 @@ class Plan:
 
     def page(self) -> Page:
         """The plan as a report page."""
-        page = Page("How many rounds?").text(self.describe()).figure(self.plot()).heading("Rounds needed").table(self.needed())
+        page = (
+            Page("How many rounds?")
+            .text(self.describe())
+            .figure(self.plot(), "What a number of rounds gives.")
+            .heading("Rounds needed")
+            .table(self.needed())
+        )
         if self.simulated:
             page.heading("Simulated trials").table(self.checked())
             page.text("± is one Monte-Carlo standard error. Each trial was run with the intended policy and analysed like a real one.")
