@@ -95,3 +95,13 @@ def test_a_trial_is_read_alike_by_all_commands(tmp_path: Path, monkeypatch: pyte
     assert f'"pilot_rounds": {len(rows)}' in by_log
     direct = mb.fit(rows, predicted="stress,place", action="message", error_cov={"stress": 0.1}, intercept=True, unit="who", methods="dr")
     assert f'"rounds": {mb.plan(direct, coefficient="stress", treatment="send", effect=0.2).rounds}' in by_log
+
+
+def test_the_tables_of_a_trial_fit_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trial().query("free").to_csv("log.csv", index=False)
+    typed = ["fit", "log.csv", "--predicted", "stress,place", "--action", "message", "--error-cov", "stress=0.1", "--intercept"]
+    printed = CliRunner().invoke(commands, typed).output
+    assert "Differences between actions: send - none" in printed
+    tables = printed[printed.index("Coefficients") : printed.index("Diagnostics")]
+    assert max(len(line.rstrip()) for line in tables.splitlines()) <= 80

@@ -79,7 +79,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         (f"Differences between actions by {best}, with other multiples of the error covariance", fit_tables.sensitivity(found)),
     ]
     for title, table in shown:
-        print_table(title, table.header, table.rows, set())
+        print_table(*_narrow(title, table), set())
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     if page.unbiased(found):
@@ -89,6 +89,14 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         click.echo(f"Rows set aside: {found.settings['set_aside']}")
     if written is not None:
         click.echo(f"Tables and figures: {written.parent.resolve()}\nReport page: {written.resolve()}")
+
+
+def _narrow(title: str, table: Any) -> tuple[str, list[str], list[list[str]]]:
+    """A table without its first column where that says the same in all rows; the title says it instead."""
+    firsts = {row[0] for row in table.rows}
+    if len(firsts) != 1:
+        return title, table.header, table.rows
+    return f"{title}: {firsts.pop()}", table.header[1:], [row[1:] for row in table.rows]
 
 
 def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:
