@@ -253,3 +253,33 @@ def test_a_column_that_fits_another_reading_better_is_named() -> None:
     assert "The frequencies of the actions agree" in said(propensity="p_send", probability_of=1)
     with pytest.raises(mb.LogError, match=r"If the column is the probability of one action, whichever was taken, say of which"):
         mb.fit(trial(), **NAMED, propensity="p_send")
+
+
+def test_outcomes_that_are_missing_by_the_prediction_are_weighted() -> None:
+    """Complete cases are chosen by x̃, so their errors no longer have mean zero; weights undo it. As in `estimate` with a stabilizer."""
+    rng = np.random.default_rng(6)
+    n = 40_000
+    x = rng.normal(0, 1, n)
+    seen = x + rng.normal(0, 0.7, n)
+    action = rng.integers(0, 2, n)
+    reward = np.where(action == 1, 1.0 * x, -0.5 * x) + rng.normal(0, 0.5, n)
+    p = np.where(seen > 0.5, 0.2, 0.9)
+    there = rng.random(n) < p
+    log = {"x": seen, "action": action, "reward": np.where(there, reward, np.nan), "propensity": np.full(n, 0.5), "p": p}
+    given: dict[str, Any] = {"predicted": "x", "error_cov": 0.49, "missing_outcomes": "leave-out", "methods": ("meb", "dr")}
+    complete, weighted = mb.fit(log, **given), mb.fit(log, observed="p", **given)
+    kept: list[Any] = [array[there] for array in (seen[:, None], action, reward, log["propensity"])]
+    for method in ("meb", "dr"):
+        found = weighted.estimates[method]
+        assert abs(found.theta[1, 0] - 1.0) < 4.5 * found.std_error[1, 0]
+        assert abs(complete.estimates[method].theta[1, 0] - 1.0) > 4.5 * complete.estimates[method].std_error[1, 0]
+    by_hand = mb.estimate(*kept, error_cov=0.49, method="meb", stabilizer=np.repeat(0.1 / p[there, None], 2, axis=1))
+    np.testing.assert_allclose(weighted.estimates["meb"].theta, by_hand.theta, rtol=1e-9)
+    finding = next(each for each in weighted.diagnostics if each.name == "missing outcomes")
+    assert "meb and dr weight the others by the inverse of their probability" in finding.sentence
+    with pytest.raises(mb.InvalidInput, match="observed must go with `missing_outcomes='leave-out'`"):
+        mb.fit(log, observed="p", **given | {"missing_outcomes": "refuse"})
+    with pytest.raises(mb.LogError, match=r"column 'p' must be in \[0.001, 1\], the probability that the outcome is observed; got 0.0"):
+        mb.fit(log | {"p": p * (seen < 0)}, observed="p", **given)
+    with pytest.raises(mb.InvalidInput, match="observed must be left out for values"):
+        mb.value(log, 1, predicted="x", missing_outcomes="leave-out", observed="p")

@@ -102,7 +102,10 @@ def value(
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    reading = reading_of(log_of(log, columns), error_needed=False, workers=workers, progress=progress)
+    stored = log_of(log, columns)
+    if stored.observed is not None:
+        checks.refuse("observed", "be left out for values, which have no weights for missing outcomes", repr(stored.observed))
+    reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
     found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 

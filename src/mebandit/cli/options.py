@@ -31,6 +31,7 @@ COLUMN_KEYS = (
     "error_columns",
     "n_actions",
     "missing_outcomes",
+    "observed",
     "floor",
 )
 """what a TOML file may say of a log"""
@@ -76,6 +77,9 @@ COLUMN_OPTIONS = (
         "--missing-outcomes",
         type=click.Choice(["refuse", "leave-out"]),
         help="What to do with rows without a reward: stop with an error, or leave them out and report them.  [default: refuse]",
+    ),
+    click.option(
+        "--observed", help="Column of the probability that the outcome is observed: weights of meb and dr where some are left out."
     ),
     click.option(
         "--columns",

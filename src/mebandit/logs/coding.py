@@ -47,6 +47,8 @@ class Coding:
     """whether the action column holds labels, not numbers"""
     probability_of: int | None = None
     """the action whose probability is in the propensity column; None: the action taken"""
+    weighted: bool = False
+    """whether rounds are weighted by the inverse probability that their outcome is observed"""
     dated: bool = False
     """whether the time column holds dates"""
     span: tuple[float, float] = (0.0, 0.0)
@@ -153,7 +155,7 @@ def expanded(columns: Columns, kinds: Mapping[str, str], found: Found, wanted: M
             names += own
         else:
             names.append(name)
-    coding = Coding(features=features, references=references)
+    coding = Coding(features=features, references=references, weighted=columns.observed is not None)
     if columns.time is not None:
         coding = replace(coding, dated=kinds[columns.time] != "number", span=found.ends[columns.time])
     return replace(columns, predicted=tuple(names)), coding

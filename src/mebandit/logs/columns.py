@@ -28,6 +28,8 @@ class Columns:
     """whether the participant was available, so that the action was randomised"""
     time: str | None = None
     """when the decision was made"""
+    observed: str | None = None
+    """the probability that the outcome is observed, for weights"""
     words: frozenset[str] = frozenset()
     """which of the columns are read as text: categories, labels of actions, dates"""
 
@@ -35,7 +37,7 @@ class Columns:
     def numbers(self) -> list[str]:
         """the columns that are numbers to the estimators, each once, the features first"""
         named = [*self.predicted, self.action, self.reward, *self.propensity, *(name for name in self.error if constant(name) is None)]
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys([*named, *([self.observed] if self.observed else [])]))
 
     @property
     def texts(self) -> list[str]:

@@ -10,6 +10,7 @@ from mebandit.kernels import limits
 from mebandit.logs.cells import empty_cells
 from mebandit.logs.coding import Category, Coding, where_available
 from mebandit.logs.columns import Columns, constant
+from mebandit.logs.left_out import LEAST_OBSERVED
 
 
 class Fault(NamedTuple):
@@ -52,7 +53,7 @@ class _Row:
 
     def broken(self) -> Broken:
         """The first rule that it breaks."""
-        checked = (self.numbers, self.action, self.propensities, self.unit_and_time, self.error)
+        checked = (self.numbers, self.action, self.propensities, self.unit_and_time, self.observed, self.error)
         return next(found for check in checked if (found := check()) is not None)
 
     def number(self, name: str) -> float:
@@ -137,6 +138,12 @@ class _Row:
             rule = "be a date or a time such as 2024-03-01 or 2024-03-01 08:30" if self.coding.dated else "be a number"
             return Broken(time, rule, self.shown(time))
         return None
+
+    def observed(self) -> Broken | None:
+        name = self.columns.observed
+        if name is None or LEAST_OBSERVED <= self.number(name) <= 1:
+            return None
+        return Broken(name, f"be in [{LEAST_OBSERVED:g}, 1], the probability that the outcome is observed", self.shown(name))
 
     def error(self) -> Broken:
         """What is left to be wrong."""

@@ -9,6 +9,9 @@ from mebandit.values import Booleans, Floats
 SEGMENTS = 20
 """parts of the time of a log, in which missing outcomes are counted"""
 
+LEAST_OBSERVED = 1e-3
+"""probability that an outcome is observed, at least: a round would otherwise stand for more than a thousand"""
+
 
 class LeftOut(NamedTuple):
     """What is counted of such rows."""

@@ -45,6 +45,7 @@ class LogColumns(TypedDict, total=False):
     available: str | None
     time: str | None
     missing_outcomes: str
+    observed: str | None
 
 
 MISSING = ("refuse", "leave-out")
@@ -91,6 +92,8 @@ class Log:
             order of time).
         missing_outcomes: Whether rows without a reward are an error, "refuse" (default), or are left out, counted, and reported,
             "leave-out" (a complete-case analysis).
+        observed: The column of the probability that the outcome of a round is observed, given its action and context, from a model of your
+            own. `fit` then weights the rounds with an outcome by its inverse, in meb and dr (default None: no weights).
 
     >>> log = Log({"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}, predicted="x", error_cov=0.1)
     >>> log
@@ -115,9 +118,12 @@ class Log:
     available: str | None = None
     time: str | None = None
     missing_outcomes: str = "refuse"
+    observed: str | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("missing_outcomes", self.missing_outcomes, MISSING)
+        if self.observed is not None and self.missing_outcomes != "leave-out":
+            checks.refuse("observed", "go with `missing_outcomes='leave-out'`", f"it with `missing_outcomes={self.missing_outcomes!r}`")
         self.open()
         self.error  # noqa: B018  so that what is wrong with it is said here
 
@@ -159,6 +165,7 @@ class Log:
             "unit": _name("unit", self.unit),
             "available": _name("available", self.available),
             "time": _name("time", self.time),
+            "observed": _name("observed", self.observed),
         }
         first = self.parts[0]
         found = found_columns(given, schema_of(first).names, name_of(first))

@@ -23,7 +23,7 @@ from mebandit.logs.cells import empty_cells, holds_integers, labels
 from mebandit.logs.coding import Coding, where_available
 from mebandit.logs.columns import Columns, constant
 from mebandit.logs.fault import Fault, fault_of
-from mebandit.logs.left_out import LeftOut, counted
+from mebandit.logs.left_out import LEAST_OBSERVED, LeftOut, counted
 from mebandit.logs.parts import check_readable_elsewhere, name_of
 from mebandit.logs.pieces import (
     CSV,
@@ -185,6 +185,9 @@ class Source:
             ends = np.stack([ends_of(column) for column in values], axis=1)
         faulty = np.isnan(times) if columns.time else np.zeros(rows.size, dtype=np.bool_)
         faulty |= unit < 0 if columns.unit else False
+        if columns.observed:
+            seen = values[names.index(columns.observed)]
+            faulty |= ~((seen >= LEAST_OBSERVED) & (seen <= 1.0))
         faults = list(torn)
         if not self._are_good(batch, ends, unit, times) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
             numbered = _row_numbers(n, start, torn)[rows]
@@ -201,7 +204,9 @@ class Source:
         else:
             taken, forecast, allowed = propensities[np.arange(actions.size), actions], propensities, propensities > 0
             allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
-        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
+        weight = np.ones(1) if columns.observed is None else 1.0 / values[names.index(columns.observed)]
+        stabilizer = np.repeat(weight[:, None] / k, k, axis=1)
+        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
         own = ends[:, [*range(d), names.index(columns.reward)]]
         return Block(piece.before + start, rounds, units, unit, faults, forecast, own, times, left_out)
 
@@ -248,6 +253,7 @@ class Source:
         if len(columns.propensity) > 1 or len(columns.error) > len(columns.predicted) or not all(0 <= number <= large for number in fixed):
             return None
         rules = [(name, 0.0, large) for name in columns.error if name in numbers]
+        rules += [(columns.observed, LEAST_OBSERVED, 1.0)] if columns.observed else []
         rules += [(columns.action, 0.0, self.n_actions - 1.0), (columns.propensity[0], limits.LEAST, 1.0)]
         ends = np.outer([-large, large], np.ones(len(numbers)))
         for name, least, most in rules:

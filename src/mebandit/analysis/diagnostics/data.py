@@ -117,6 +117,7 @@ def set_aside(evidence: Evidence) -> Finding:
 def missing_outcomes(evidence: Evidence, left_out: LeftOut) -> Finding:
     """The share of outcomes that are missing, by action and over the time. Yellow: 5 %, or shares that differ between actions by more than
     three standard errors; red: 30 %."""
+    weighted = evidence.coding.weighted
     missing, eligible = left_out.missing.sum(axis=1), left_out.eligible.sum(axis=1)
     share, overall = missing / np.maximum(eligible, 1.0), missing.sum() / max(eligible.sum(), 1.0)
     by_time = left_out.missing.sum(axis=0) / np.maximum(left_out.eligible.sum(axis=0), 1.0)
@@ -127,11 +128,14 @@ def missing_outcomes(evidence: Evidence, left_out: LeftOut) -> Finding:
     known = by_time[left_out.eligible.sum(axis=0) > 0]
     if known.size > 1:
         words += f" Over the time the share is {percent(known.min())} to {percent(known.max())}."
-    words += " The rows without one are left out (complete cases)."
+    words += " The rows without one are left out"
+    words += ", and meb and dr weight the others by the inverse of their probability." if weighted else " (complete cases)."
     if verdict != GREEN:
         words += (
             " This is right if, given the action and the predictions, whether an outcome is missing does not depend on the outcome itself; "
             "otherwise all estimates are biased."
+            if not weighted
+            else " This is right if these probabilities are."
         )
     values = {"missing": missing.tolist(), "eligible": eligible.tolist(), "over_time": by_time.tolist()}
     return Finding("missing outcomes", verdict, words, values)
