@@ -268,12 +268,13 @@ def test_outcomes_that_are_missing_by_the_prediction_are_weighted() -> None:
     log = {"x": seen, "action": action, "reward": np.where(there, reward, np.nan), "propensity": np.full(n, 0.5), "p": p}
     given: dict[str, Any] = {"predicted": "x", "error_cov": 0.49, "missing_outcomes": "leave-out", "methods": ("meb", "dr")}
     complete, weighted = mb.fit(log, **given), mb.fit(log, observed="p", **given)
-    kept: list[Any] = [array[there] for array in (seen[:, None], action, reward, log["propensity"])]
+    x_seen, a_seen, r_seen, p_seen = seen[there, None], action[there], reward[there], log["propensity"][there]
     for method in ("meb", "dr"):
         found = weighted.estimates[method]
         assert abs(found.theta[1, 0] - 1.0) < 4.5 * found.std_error[1, 0]
         assert abs(complete.estimates[method].theta[1, 0] - 1.0) > 4.5 * complete.estimates[method].std_error[1, 0]
-    by_hand = mb.estimate(*kept, error_cov=0.49, method="meb", stabilizer=np.repeat(0.1 / p[there, None], 2, axis=1))
+    stabilizer = np.repeat(0.1 / p[there, None], 2, axis=1)
+    by_hand = mb.estimate(x_seen, a_seen, r_seen, p_seen, 0.49, method="meb", stabilizer=stabilizer)
     np.testing.assert_allclose(weighted.estimates["meb"].theta, by_hand.theta, rtol=1e-9)
     finding = next(each for each in weighted.diagnostics if each.name == "missing outcomes")
     assert "meb and dr weight the others by the inverse of their probability" in finding.sentence

@@ -33,6 +33,11 @@ class LeftOut(NamedTuple):
         return self.unavailable + int(self.missing.sum())
 
 
+def nothing_left_out(n_actions: int) -> LeftOut:
+    """No rows, and none counted."""
+    return LeftOut(0, np.zeros((n_actions, SEGMENTS)), np.zeros((n_actions, SEGMENTS)))
+
+
 def counted(unavailable: int, missing: Booleans, kept: Booleans, actions: Floats, times: Floats, n_actions: int) -> LeftOut:
     """The counts of some rows.
 

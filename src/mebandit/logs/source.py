@@ -23,7 +23,7 @@ from mebandit.logs.cells import empty_cells, holds_integers, labels
 from mebandit.logs.coding import Coding, where_available
 from mebandit.logs.columns import Columns, constant
 from mebandit.logs.fault import Fault, fault_of
-from mebandit.logs.left_out import LEAST_OBSERVED, LeftOut, counted
+from mebandit.logs.left_out import LEAST_OBSERVED, LeftOut, counted, nothing_left_out
 from mebandit.logs.parts import check_readable_elsewhere, name_of
 from mebandit.logs.pieces import (
     CSV,
@@ -221,6 +221,8 @@ class Source:
             times: When each decision was made; empty if that is not known.
         """
         columns, n = self.columns, batch.num_rows
+        if not (columns.available or self.without_missing) and self.coding.probability_of is None:
+            return np.arange(n), nothing_left_out(self.n_actions)
         action = row[columns.action]
         kept = np.ones(n, dtype=np.bool_)
         if self.coding.probability_of is not None:
