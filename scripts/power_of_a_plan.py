@@ -1,7 +1,8 @@
-"""The power of a planned trial, simulated apart from the plan: `python scripts/power_of_a_plan.py [REPLICATES]`.
+"""The power of planned trials, simulated apart from the plan: `python scripts/power_of_a_plan.py [REPLICATES]`.
 
-A simulated pilot is fitted and the next trial is planned. Then trials of the planned size, with the planned effect and each
-with validation pairs of its own, are drawn and fitted, and those are counted whose interval excludes zero.
+A simulated pilot is fitted and the next trial is planned. Then trials of the planned size, with the planned effect and each with validation
+pairs of its own, are drawn and fitted, and those are counted whose interval excludes zero. A pilot of 60 participants hardly knows how much
+participants differ, on which the average effect depends; so that plan is made from a larger pilot.
 """
 
 import sys
@@ -9,44 +10,64 @@ import sys
 import numpy as np
 
 import mebandit as mb
-from mebandit.analysis.effects import Effect
 from mebandit.experiments import trial
 from mebandit.logs.log import LogColumns
+from mebandit.values import Floats
 
 COLUMNS: LogColumns = {
     "predicted": "stress,steps,location", "reward": "outcome", "propensity": "prob_send", "probability_of": "send",
     "available": "available", "unit": "participant", "time": "time", "missing_outcomes": "leave-out",
 }  # fmt: skip
-EFFECT, POWER = 0.05, 0.8
+POWER = 0.8
 AT_WORK = 0.7 * 0.3 / (0.7 * 0.3 + 0.88 * 0.7)
 """the share of the available points"""
 
+PLANS = (("location=work", 0.08, 60), ("intercept", 0.06, 60), ("average", 0.06, 600))
+"""which effect, its size, and the participants of the pilot"""
 
-def fitted(participants: int, effect: float | None, seed: int) -> mb.Analysis:
-    """A trial with validation pairs; `effect` is the average effect, None that of the example."""
-    own = trial.EFFECT.copy()
-    if effect is not None:
-        own[0] = effect - 0.8 * own[1] - AT_WORK * own[4]
+
+def with_effect(coefficient: str, size: float) -> Floats:
+    """What a message adds, with one effect of a given size."""
+    own: Floats = trial.EFFECT.copy()
+    if coefficient == "average":
+        own[0] = size - 0.8 * own[1] - AT_WORK * own[4]
+    else:
+        own[{"intercept": 0, "location=work": 4}[coefficient]] = size
+    return own
+
+
+def fitted(participants: int, effect: Floats, seed: int) -> mb.Analysis:
+    """A trial with validation pairs."""
     pairs = trial.make_validation(seed=seed)
     model = mb.measurement.from_validation(pairs[["stress"]].to_numpy(), pairs[["reported"]].to_numpy()).named("stress")
-    log = mb.Log(trial.make_trial(participants, effect=own, seed=seed), **COLUMNS)
+    log = mb.Log(trial.make_trial(participants, effect=effect, seed=seed), **COLUMNS)
     return mb.fit(log, error_cov=model, intercept=True, methods="dr")
+
+
+def is_found(analysis: mb.Analysis, coefficient: str) -> bool:
+    """Whether the interval of an effect excludes zero."""
+    if coefficient == "average":
+        low, high = analysis.average_effect().interval()
+    else:
+        contrast = analysis.best.contrast(1, 0)
+        value, error = contrast.intercept, contrast.intercept_std_error
+        if coefficient != "intercept":
+            place = analysis.features.index(coefficient)
+            value, error = float(contrast.theta[place]), float(contrast.std_error[place])
+        low, high = value - 1.959964 * error, value + 1.959964 * error
+    return low * high > 0
 
 
 def main() -> None:
     replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    planned = mb.plan(fitted(60, None, 1), coefficient="average", effect=EFFECT, power=POWER, days=90, decision_points=5)
-    assert planned.participants is not None
-    print(planned.describe())
-    hits = np.array([abs(e.value) > 1.959964 * e.std_error for e in effects(planned.participants, replicates)])
-    error = np.sqrt(hits.mean() * (1 - hits.mean()) / replicates)
-    shown = f"{100 * hits.mean():.1f} ± {100 * error:.1f} %"
-    print(f"planned power {100 * POWER:.0f} %; in {replicates} trials of {planned.participants} participants {shown}")
-
-
-def effects(participants: int, replicates: int) -> list[Effect]:
-    """The average effect that each trial finds."""
-    return [fitted(participants, EFFECT, 1000 + seed).average_effect() for seed in range(replicates)]
+    for coefficient, size, participants in PLANS:
+        pilot = fitted(participants, trial.EFFECT, 1)
+        n = mb.plan(pilot, coefficient=coefficient, effect=size, power=POWER, days=90, decision_points=5).participants
+        assert n is not None
+        hits = np.array([is_found(fitted(n, with_effect(coefficient, size), 1000 + seed), coefficient) for seed in range(replicates)])
+        error = np.sqrt(hits.mean() * (1 - hits.mean()) / replicates)
+        planned = f"{coefficient} = {size:g}, from a pilot of {participants}: {n} participants for a power of {100 * POWER:.0f} %"
+        print(f"{planned}; in {replicates} trials {100 * hits.mean():.1f} ± {100 * error:.1f} %", flush=True)
 
 
 if __name__ == "__main__":

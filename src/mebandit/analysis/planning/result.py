@@ -94,6 +94,9 @@ class Plan:
             least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
             if least > 0.01 * (abs(self.goal.effect) if self.goal.tests else self.goal.target):
                 words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
+            if self.pilot_units > 1:
+                off = 100 / np.sqrt(2 * (self.pilot_units - 1))
+                words.append(f"The pilot's standard error is itself uncertain, by up to {off:.0f} % as far as participants differ.")
             words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
         else:
             words.append(
