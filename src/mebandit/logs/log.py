@@ -155,6 +155,11 @@ class Log:
         return self._meant[1]
 
     @cached_property
+    def _schemas(self) -> list[Any]:
+        """The names and types of the columns of each part."""
+        return [schema_of(part) for part in self.parts]
+
+    @cached_property
     def _named(self) -> Columns:
         """The columns as the log has them, but for those of Σe."""
         given = {
@@ -168,9 +173,9 @@ class Log:
             "observed": _name("observed", self.observed),
         }
         first = self.parts[0]
-        found = found_columns(given, schema_of(first).names, name_of(first))
-        for part in self.parts:
-            check_names(schema_of(part), found, name_of(part))
+        found = found_columns(given, self._schemas[0].names, name_of(first))
+        for part, schema in zip(self.parts, self._schemas, strict=True):
+            check_names(schema, found, name_of(part))
         return found
 
     @cached_property
@@ -189,8 +194,7 @@ class Log:
         coding = with_actions(coding, named.action, given, worded=worded, found=found.labels.get(named.action, set()))
         if self.probability_of is not None:
             columns, coding = self._of_one_action(columns, coding)
-        names = schema_of(self.parts[0]).names
-        return with_error(columns, _error_names(self.error_columns), names, known=self.error_cov is not None), coding
+        return with_error(columns, _error_names(self.error_columns), self._schemas[0].names, known=self.error_cov is not None), coding
 
     @cached_property
     def stored(self) -> Columns:
@@ -198,9 +202,9 @@ class Log:
         named, (columns, coding) = self._named, self._meant
         words = [made.column for made in coding.features.values()] + ([named.action] if coding.worded else [])
         stored = replace(named, error=columns.error, words=frozenset(words))
-        for part in self.parts:
-            check_names(schema_of(part), stored, name_of(part))
-            check_types(schema_of(part), stored, name_of(part))
+        for part, schema in zip(self.parts, self._schemas, strict=True):
+            check_names(schema, stored, name_of(part))
+            check_types(schema, stored, name_of(part))
         return stored
 
     @cached_property
@@ -209,7 +213,10 @@ class Log:
         asked = list(dict.fromkeys([*self._named.predicted, self._named.action, *([self._named.time] if self._named.time else [])]))
         kinds: dict[str, str] = {}
         for part in self.parts:
-            rows = first_rows(part, [name for name in asked if name not in kinds])
+            unknown = [name for name in asked if name not in kinds]
+            if not unknown:
+                break
+            rows = first_rows(part, unknown)
             kinds |= {name: kind_of(rows[name]) for name in rows.column_names if rows[name].null_count < rows.num_rows}
         return {name: kinds.get(name, "number") for name in asked}
 
