@@ -147,7 +147,9 @@ def _pilot(paths: tuple[Path, ...], given: dict[str, Any], folder: Path | None) 
     arguments.pop("floor", None)  # an option of its own
     said = sorted({*arguments, *(["intercept"] if intercept else [])} - set(LOG_ONLY if arguments.get("on_bad") == "refuse" else ()))
     if not paths:
-        if said not in ([], ["error_cov"]) or of_log.get("error_model") is not None:
+        if cov is not None:
+            said.remove("error_cov")  # that of the world
+        if said:
             raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(said)} without one.")
         given["error_cov"] = covariance(cov)
         return None
