@@ -95,8 +95,7 @@ class Plan:
             if least > 0.01 * (abs(self.goal.effect) if self.goal.tests else self.goal.target):
                 words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
             if self.pilot_units > 1:
-                off = 100 / np.sqrt(2 * (self.pilot_units - 1))
-                words.append(f"The pilot's standard error is itself uncertain, by up to {off:.0f} % as far as participants differ.")
+                words.append(self._doubt)
             words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
         else:
             words.append(
@@ -105,6 +104,16 @@ class Plan:
                 else "Trials of that many rounds are too long to be simulated."
             )
         return " ".join(words)
+
+    @property
+    def _doubt(self) -> str:
+        """What the uncertainty of a clustered standard error, 1/√(2 (G - 1)) of it for G participants, does to the plan."""
+        off = 1 / np.sqrt(2 * (self.pilot_units - 1))
+        words = f"The pilot's standard error, from {self.pilot_units:,} participants, is itself uncertain by about {100 * off:.0f} %"
+        if not self.goal.tests:
+            return f"{words}, and so is the half-width."
+        ends = [self.goal.reached(self.variance * (1 + sign * off) ** 2, self.rounds, self.fixed) for sign in (1, -1)]
+        return f"{words}: if it is that much too small or too large, the power is {100 * ends[0]:.0f} or {100 * ends[1]:.0f} %."
 
     @property
     def _asked(self) -> str:
