@@ -37,8 +37,8 @@ LIVE: dict[str, Callable[[], Any]] = {
     "meb with intercept, guard always": lambda: mb.meb(3, 2, intercept=True, guard="always"),
     "meb_naive": lambda: mb.meb_naive(3, 2, ridge=0.5),
     "meb_dr": lambda: mb.meb_dr(3, 2),
-    "meb_dr rc, fading": lambda: mb.meb_dr(3, 2, method="rc", context="ew_blp", discount=0.99),
-    "meb_dr dr, unit weights": lambda: mb.meb_dr(3, 2, method="dr", context="blp", weights="unit", curved=False),
+    "meb_dr, fading": lambda: mb.meb_dr(3, 2, intercept=True, memory=5, discount=0.99),
+    "meb on a calibrated context": lambda: mb.meb(3, 2, context="auto", curved=True, weights="precision"),
     "greedy with intercept": lambda: mb.greedy(3, 2, intercept=True),
     "lin_ucb": lambda: mb.lin_ucb(3, 2, width=1.5),
     "thompson": lambda: mb.thompson(3, 2),
@@ -78,7 +78,6 @@ def simulated(world: Any, rounds: int = 400) -> Entry:
     policies = {
         "meb": mb.meb(k, d),
         "naive": mb.meb_naive(k, d, refit=20),
-        "dr": mb.meb_dr(k, d),
         "greedy": mb.greedy(k, d, intercept=True),
         "ucb": mb.lin_ucb(k, d),
         "ts": mb.thompson(k, d),

@@ -1,6 +1,5 @@
 """Slow, obvious versions of everything, written from the paper with plain NumPy and SciPy. The library never imports this file."""
 
-from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -180,78 +179,102 @@ def drawn_together(g: Floats, variance: Floats) -> tuple[Floats, float]:
 class SlowMebDr:
     """The policy meb_dr, one round at a time, with whole matrices and the history kept: nothing is updated, everything is recomputed."""
 
-    def __init__(self, k: int, d: int, *, floor: float = 0.2, memory: float = 20.0, ridge: float = 0.1) -> None:
-        self.k, self.d, self.floor, self.memory, self.ridge = k, d, floor, memory, ridge
+    def __init__(self, k: int, d: int, *, floor: float = 0.2, memory: float = 20.0, ridge: float = 1e-6, width: float = 0.6) -> None:
+        self.k, self.d, self.floor, self.memory, self.ridge, self.width = k, d, floor, memory, ridge, width
         self.x: list[Floats] = []
         self.sigma: list[Floats] = []
-        self.calibrated: list[tuple[int, float, Floats, Floats, float]] = []
-        """action, weight, x̂, Σe, reward: the rounds of regression calibration"""
-        self.nu = self.u = 0.0
-        """the noise of the rewards by the variance of ⟨θ, x⟩, and 1 - reliability of a mean round"""
-        self.rounds: list[tuple[float, Floats, Floats, int, float, float]] = []
-        """c, x̃, x̂, action, propensity, reward: the rounds of the doubly robust fit"""
+        self.rounds: list[tuple[float, float, Floats, Floats, int, float, float]] = []
+        """weight in the doubly robust fit, weight in the regression, x̃, z, action, propensity, reward"""
         self.cubes: list[Floats] = []
         self.innovations: list[tuple[Floats, Floats]] = []
-        self.evidence = self.evidence_sq = 0.0
-        self.theta_rc, self.theta_dr = np.zeros((k, d)), np.zeros((k, d))
-        self.common = np.zeros(d)
-        """what all arms together say θ is"""
+        self.slopes, self.theta_dr = np.zeros((k, 1 + d)), np.zeros((k, d))
+        self.inverse = np.zeros((k, 1 + d, 1 + d))
+        self.center, self.spread, self.middle, self.noise, self.pull = np.zeros(d), np.zeros(d), 0.0, 0.0, 1.0
         self.Sx: Floats | None = None
         self.follows = False
-        self.calibrated_at = 0
+        self.refitted_at = 0
         self.alpha = np.zeros(d)
-        self.share = 0.0
-        self.left: list[tuple[float, float]] = []
-        """e, θ'h: what the linear predictor leaves of a reward, and what the curve would explain"""
+        self.share = self.drift = 0.0
+        self.mean0, self.error0 = np.zeros(d), np.zeros((d, d))
+        """what z is relative to"""
+        self.evidence = self.evidence_sq = 0.0
+        self.left: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
+        """what z leaves of a reward, b'g that the departure would explain, and what chance adds to (b'g)²; of curve and drift"""
 
     def recent_mean(self) -> Floats:
         weights = (1 - 1 / self.memory) ** np.arange(len(self.x))[::-1]
         return np.asarray(weights @ np.array(self.x) / weights.sum())
 
-    def predictor(self, x: Floats, sigma: Floats) -> tuple[Floats, Floats]:
-        """x̂ = x̃ - Σe (Sx + Σe)^-1 (x̃ - μ) + λ h, and h, the departures of skewed coordinates."""
-        h = np.zeros(self.d)
+    def calibrated(self, x: Floats, sigma: Floats) -> tuple[Floats, Floats, float]:
+        """z = A⁻¹ (x̂ - m) + m with x̂ = m + Sx (Sx + Σe)⁻¹ (x̃ - m) + λ h, A = Sx (Sx + Σ0)⁻¹; g = A⁻¹ h; and the precision of the round."""
         if self.Sx is None:
-            return x.copy(), h
-        mean = self.recent_mean() if self.follows else np.mean(self.x, axis=0)
-        v = self.Sx + sigma
-        linear: Floats = x - sigma @ np.linalg.solve(v + 1e-6 * np.diag(np.diag(v)), x - mean)
-        for i in np.flatnonzero(self.alpha):
-            if not self.follows and sigma[i, i] > 0:
-                sd = np.sqrt(v[i, i])
-                most = 3 * np.sqrt(sigma[i, i])
-                h[i] = np.clip(departure(np.clip(x[i] - mean[i], -3 * sd, 3 * sd), self.alpha[i], v[i, i], sigma[i, i]), -most, most)
-        return linear + self.share * h, h
+            return x.copy(), np.zeros(self.d), 1.0
+        Sx, mean = self.Sx, self.mean0 if self.follows else np.mean(self.x, axis=0)
+        alike = np.allclose(sigma, self.error0, rtol=1e-9, atol=0)
+        if alike and not self.follows and not self.alpha.any():
+            return x.copy(), np.zeros(self.d), 1.0
+        total = Sx + sigma
+        inverse = np.linalg.inv(total + 1e-6 * np.diag(np.diag(total)))
+        z = x.copy() if alike else x - (sigma - self.error0) @ inverse @ (x - mean)
+        h = np.zeros(self.d)
+        if self.follows:
+            h = sigma @ inverse @ (self.recent_mean() - mean)
+        else:
+            for i in np.flatnonzero(self.alpha):
+                if sigma[i, i] > 0:
+                    sd, most = np.sqrt(total[i, i]), 3 * np.sqrt(sigma[i, i])
+                    away = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
+                    h[i] = np.clip(departure(away, self.alpha[i], total[i, i], sigma[i, i]), -most, most)
+        g = h + self.error0 @ np.linalg.solve(Sx + 0.02 * np.diag(np.diag(Sx + self.error0)), h)
+        w = 1.0
+        if not alike and self.noise > 0:
+            seen = (Sx + self.error0) @ self.slopes[:, 1:].T
+            lost = np.sum(self.slopes[:, 1:].T * seen) - np.sum(seen * (inverse @ seen))
+            left = self.noise + lost / self.k
+            w = float(np.clip(self.noise / left, 0.05, 20)) if left > 0 else 20.0
+        return z + (self.drift if self.follows else self.share) * g, g, w
 
     def reliability(self, sigma: Floats) -> float:
-        own, error = np.diag(sigma if self.Sx is None else self.Sx), np.diag(sigma)
-        return float(np.mean(np.where(error == 0, 1.0, own / np.where(error == 0, 1.0, own + error))))
+        """The mean of Sx_jj / (Sx_jj + Σe_jj) over the coordinates, of which 1 is the first of z; 1 where there is no error."""
+        assert self.Sx is not None
+        own, error = np.diag(self.Sx), np.diag(sigma)
+        return float((1 + np.sum(np.where(error == 0, 1.0, own / np.where(error == 0, 1.0, own + error)))) / (1 + self.d))
+
+    def departure_noise(self) -> float:
+        """The variance of b'Σ0 Sx⁻¹ μ for the mean μ of so many rounds, averaged over the actions."""
+        assert self.Sx is not None
+        V0 = self.Sx + self.error0
+        y = np.linalg.solve(self.Sx + 0.02 * np.diag(np.diag(V0)), self.error0 @ self.slopes[:, 1:].T)
+        return float(np.sum(y * (V0 @ y)) / self.k / (2 * self.memory - 1))
 
     def propensities(self, x: Floats, sigma: Floats) -> Floats:
+        z = np.append(1, self.calibrated(x, sigma)[0])
         robust = self.evidence > 2.5 * np.sqrt(self.evidence_sq)
-        scores = self.theta_dr @ x if robust else self.theta_rc @ self.predictor(x, sigma)[0]
-        best = scores == scores.max()
+        bonus = self.width * np.sqrt(self.noise) * np.sqrt(np.einsum("i,kij,j->k", z, self.inverse, z))
+        scores = self.theta_dr @ x if robust else self.slopes @ z + bonus
+        best = np.isclose(scores, scores.max(), rtol=0, atol=1e-13)
         return np.where(best, (1 - self.k * self.floor) / best.sum() + self.floor, self.floor)
 
     def learn(self, x: Floats, sigma: Floats, action: int, pi: float, r: float) -> None:
-        n, (seen, h), c = len(self.x) + 1, self.predictor(x, sigma), self.reliability(sigma)
-        f = self.theta_rc @ seen
-        departed = self.theta_rc[action] @ h
-        if n >= 2 * self.d * self.k and departed != 0:
-            self.left.append((r - f[action] + self.share * departed, departed))
+        n, (z, g, w) = len(self.x), self.calibrated(x, sigma)
+        departed, used = self.slopes[action, 1:] @ g, self.drift if self.follows else self.share
+        if n + 1 >= 2 * (self.d + 1) * self.k and departed != 0:
+            e = float(r - self.slopes[action] @ np.append(1, z) + used * departed)
+            self.left[self.follows].append((e, float(departed), self.departure_noise() if self.follows else 0.0))
+        f = self.slopes @ np.append(1, z)
         y = f + (np.arange(self.k) == action) * (r - f) / pi
         first, second = int(np.argmax(f)), int(np.argmax(self.theta_dr @ x))
-        if first != second and c < 1:
+        if first != second:
             self.evidence = 0.998 * self.evidence + y[second] - y[first]
             self.evidence_sq = 0.998**2 * self.evidence_sq + (y[second] - y[first]) ** 2
-        precise = (self.nu + self.u) / (self.nu + 1 - c) if self.nu > 0 else 1.0
-        self.calibrated.append((action, precise * n / (n + 40 * self.d * (1 - c)), seen, sigma, r))
-        self.rounds.append((c, x, seen, action, pi, r))
-        if len(self.x) >= 10:
+        settled = 1.0 if (z == x).all() else (n + 1) / (n + 1 + 10 * (self.d + 1))
+        c = 1.0 if w == 1 else self.reliability(sigma) / self.reliability(self.error0)
+        self.rounds.append((c, settled * w, x, np.append(1, z), action, pi, r))
+        if n >= 10:
             mean, sd = np.mean(self.x, axis=0), np.std(self.x, axis=0)
             cut = np.clip(x - mean, -5 * sd, 5 * sd)
             self.cubes.append(cut**3 - 3 * sd**2 * cut)
-        if self.x:
+        if n > 0:
             self.innovations.append((x - self.recent_mean(), sigma))
         self.x.append(x)
         self.sigma.append(sigma)
@@ -268,69 +291,93 @@ class SlowMebDr:
             alpha[on] = np.clip(np.cbrt(k3 / 2), -np.sqrt(signal[on]), np.sqrt(signal[on]))
         return np.where(alpha**2 < 0.1 * sd**2, 0.0, alpha)
 
-    def least_squares(self, arms: Collection[int], pull: Floats) -> Floats:
-        """Regression calibration from the rounds of some arms, with two ridges: one towards 0, one towards what all arms say."""
-        A, b = self.ridge * np.eye(self.d) + pull, pull @ self.common
-        for action, w, seen, _, r in self.calibrated:
-            if action in arms:
-                A, b = A + w * np.outer(seen, seen), b + w * r * seen
-        return np.asarray(np.linalg.solve(A, b))
+    def regress(self, a: int) -> float:
+        """b = A⁻¹ (Σ w z r + κ₀ r̄ u), A = Σ w zz' + κ₀ uu' + κ D, u = (1, m). Returns the smallest penalised sum of squares about r̄."""
+        on = np.append(True, self.spread > 0)
+        u = np.append(1, self.center) * on
+        A, c, square = np.outer(u, u) + self.pull * np.diag(np.append(0, self.spread)), self.middle * u, 0.0
+        for _, w, _, z, action, _, r in self.rounds:
+            if action == a:
+                A, c, square = A + w * np.outer(z, z), c + w * z * r, square + w * (r - self.middle) ** 2
+        self.slopes[a], self.inverse[a] = 0, np.eye(1 + self.d)
+        self.inverse[a][np.ix_(on, on)] = np.linalg.inv(A[np.ix_(on, on)])
+        self.inverse[a][~on] = self.inverse[a][:, ~on] = 0
+        self.slopes[a][on] = self.inverse[a][np.ix_(on, on)] @ c[on]
+        centred = self.slopes[a] - self.middle * np.eye(1 + self.d)[0]
+        return float(square - centred @ A @ centred)
+
+    def refit_context(self) -> None:
+        """Sx, whether the forgetting mean predicts better, and the curve."""
+        d = self.d
+        if self.Sx is None:
+            self.mean0, self.error0 = np.mean(self.x, axis=0), np.mean(self.sigma, axis=0)
+        about_recent = np.mean([np.outer(e, e) for e, _ in self.innovations], axis=0)
+        about_mean = np.cov(np.array(self.x).T, bias=True).reshape(d, d)
+        self.follows = bool(np.log(np.diag(about_recent) / np.diag(about_mean)).sum() < 0)
+        v = about_recent if self.follows else about_mean
+        mean_error = np.mean([s for _, s in self.innovations] if self.follows else self.sigma, axis=0)
+        D = np.eye(d)
+        if np.linalg.eigvalsh(v - mean_error + 1e-6 * np.diag(np.diag(v)))[0] <= 0:
+            # take out what each coordinate can bear, and of that the largest share that leaves Sx positive definite, by bisection
+            most = np.diag(np.sqrt(np.minimum(1.0, np.diag(v) / np.diag(mean_error))))
+            low, high, kappa = 0.0, 1.0, 1.0
+            for _ in range(12):
+                test = v - kappa * most @ mean_error @ most + 1e-6 * np.diag(np.diag(v))
+                low, high = (kappa, high) if np.linalg.eigvalsh(test)[0] > 0 else (low, kappa)
+                kappa = 0.5 * (low + high)
+            D = np.sqrt(low) * most
+        self.Sx = v - D @ mean_error @ D
+        r = ((v - mean_error) / np.sqrt(np.outer(np.diag(v), np.diag(v))))[np.triu_indices(d, 1)]
+        n = len(self.innovations) if self.follows else len(self.x)
+        if d > 1:
+            self.Sx[~np.eye(d, dtype=bool)] *= max(0, 1 - 2 * r.size / (n * (r**2).sum()))
+        errs = np.diag(mean_error) > 0
+        if errs.any():
+            lost = np.minimum(np.diag(mean_error) / np.diag(v), 1)[errs]
+            before, rho = np.diag(self.Sx), np.diag(self.Sx) / np.diag(v)
+            rho[errs] = drawn_together(rho[errs], 2 * lost**2 / n)[0]
+            scale = np.sqrt(rho * np.diag(v) / before)
+            self.Sx = scale[:, None] * self.Sx * scale
+        self.alpha = self.curve(np.sqrt(np.diag(about_mean)), np.diag(self.Sx))
+
+    def refit_prior(self) -> None:
+        """What the regressions are drawn to, and how firmly: a step of the EM algorithm for the evidence."""
+        self.center, self.spread = np.mean(self.x, axis=0), np.var(self.x, axis=0)
+        self.spread[self.spread <= 1e-10 * np.mean(np.square(self.x), axis=0)] = 0
+        w, r = np.array([(weight, reward) for _, weight, *_, reward in self.rounds]).T
+        self.middle = float(w @ r / (w.sum() + 1))
+        self.noise = sum(self.regress(a) for a in range(self.k)) / max(len(r) - 1, 1)
+        if self.noise <= 1e-12 * (w @ (r - self.middle) ** 2) / max(len(r) - 1, 1):
+            self.noise = 0.0
+        else:
+            doubt = [np.diag(inverse)[1:] * (self.spread > 0) for inverse in self.inverse]
+            moments = [self.spread @ (b[1:] ** 2 / self.noise + v) for b, v in zip(self.slopes, doubt, strict=True)]
+            self.pull = float(np.clip((self.k * (self.spread > 0).sum() + 4) / (sum(moments) + 4), 0.01, 100))
 
     def refit(self, action: int) -> None:
-        d, stale = self.d, {action}
-        if len(self.innovations) >= 2 * d + 2 and not 0.98 * len(self.x) < self.calibrated_at <= len(self.x):
-            self.calibrated_at = len(self.x)
-            about_recent = np.mean([np.outer(e, e) for e, _ in self.innovations], axis=0)
-            about_mean = np.cov(np.array(self.x).T, bias=True).reshape(d, d)
-            self.follows = bool(np.log(np.diag(about_recent) / np.diag(about_mean)).sum() < 0)
-            v = about_recent if self.follows else about_mean
-            mean_error = np.mean([s for _, s in self.innovations] if self.follows else self.sigma, axis=0)
-            D = np.eye(d)
-            if np.linalg.eigvalsh(v - mean_error + 1e-6 * np.diag(np.diag(v)))[0] <= 0:
-                # take out what each coordinate can bear, and of that the largest share that leaves Sx positive definite, by bisection
-                most = np.diag(np.sqrt(np.minimum(1.0, np.diag(v) / np.diag(mean_error))))
-                low, high, kappa = 0.0, 1.0, 1.0
-                for _ in range(12):
-                    test = v - kappa * most @ mean_error @ most + 1e-6 * np.diag(np.diag(v))
-                    low, high = (kappa, high) if np.linalg.eigvalsh(test)[0] > 0 else (low, kappa)
-                    kappa = 0.5 * (low + high)
-                D = np.sqrt(low) * most
-            self.Sx = v - D @ mean_error @ D
-            r = ((v - mean_error) / np.sqrt(np.outer(np.diag(v), np.diag(v))))[np.triu_indices(d, 1)]
-            n = len(self.innovations) if self.follows else len(self.x)
-            if d > 1:
-                self.Sx[~np.eye(d, dtype=bool)] *= max(0, 1 - 2 * r.size / (n * (r**2).sum()))
-            errs = np.diag(mean_error) > 0
-            if errs.any():
-                lost = np.minimum(np.diag(mean_error) / np.diag(v), 1)[errs]
-                before, rho = np.diag(self.Sx), np.diag(self.Sx) / np.diag(v)
-                rho[errs] = drawn_together(rho[errs], 2 * lost**2 / n)[0]
-                scale = np.sqrt(rho * np.diag(v) / before)
-                self.Sx = scale[:, None] * self.Sx * scale
-            self.alpha = self.curve(np.sqrt(np.diag(about_mean)), np.diag(self.Sx))
-            weights = np.array([w for _, w, *_ in self.calibrated])
-            left = [w * (r - self.theta_rc[a] @ seen) ** 2 for a, w, seen, _, r in self.calibrated]
-            explained = [w * self.theta_rc[a] @ self.Sx @ self.theta_rc[a] for a, w, *_ in self.calibrated]
-            self.nu = self.u = 0.0
-            if weights.sum() > self.k * d:
-                known = self.reliability(np.average([s for *_, s, _ in self.calibrated], axis=0, weights=weights))
-                variance = sum(left) / (weights.sum() - self.k * d)
-                signal = (sum(explained) - variance * self.k * d / known) / weights.sum()
-                if signal > 0:
-                    self.u = 1 - known
-                    self.nu = max(variance / signal - self.u, 0.2)
-            self.common = self.least_squares(range(self.k), np.zeros((d, d)))
+        n, stale = len(self.x), {action}
+        if n <= 30 or not 0.98 * n < self.refitted_at <= n:
+            self.refitted_at = n
+            if len(self.innovations) >= 2 * (self.d + 1) + 2:
+                self.refit_context()
+            self.refit_prior()
             stale = set(range(self.k))
-        if self.left:
-            self.share = share(*np.array(self.left).T)
+        if self.left[False]:
+            self.share = share(*np.array(self.left[False]).T[:2])
+        if self.left[True]:
+            e, departed, noise = np.array(self.left[True]).T
+            kept = 0.995 ** np.arange(len(e))[::-1]
+            weight, information = 0.5 * (kept @ e**2) / kept.sum(), kept @ (departed**2 - noise)
+            if information >= 0:
+                self.drift = float(np.clip((kept @ (departed * e) + weight) / (information + weight), 0, 1))
         x, sigma = np.array(self.x), np.array(self.sigma)
-        c = np.array([weight for weight, *_ in self.rounds])
-        G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(d)
+        c = np.array([w for w, *_ in self.rounds])
+        G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(self.d)
         for a in range(self.k):
             if a in stale:
-                self.theta_rc[a] = self.least_squares([a], d * np.mean(self.sigma, axis=0))
-            m = np.zeros(d)
-            for weight, seen_x, seen, action, pi, r in self.rounds:
-                f = self.theta_rc[a] @ seen
-                m += weight * seen_x * (f + (action == a) * (r - f) / pi)
+                self.regress(a)
+            m = np.zeros(self.d)
+            for w, _, seen_x, z, taken, pi, r in self.rounds:
+                f = self.slopes[a] @ z
+                m += w * seen_x * (f + (taken == a) * (r - f) / pi)
             self.theta_dr[a] = np.linalg.solve(G, m)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 
 import mebandit as mb
 from mebandit.environments import Gaussian, Misreported
+from mebandit.environments.base import Drawn
 from mebandit.policies import states
 from mebandit.runtime.files import seal
-from mebandit.values import LinearState, Observation, Round, Stretch, Tape
+from mebandit.values import LinearState, Observation, Round, Stretch, Tape, World
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz.py"
 
@@ -34,10 +36,13 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> Any:
 SCENES = [
     ("learner", 60),
     ("methods", 60),
+    ("composing", 40),
     ("state_file", 20),
     ("estimating", 80),
     ("measuring", 60),
+    ("rounds", 6),
     ("simulating", 12),
+    ("drawing", 40),
     ("experiments", 6),
 ]
 
@@ -167,6 +172,53 @@ def test_a_tape_that_points_nowhere_is_not_played(change: dict[str, Any]) -> Non
         mb.simulate_log(Own(), mb.meb(2, 5), horizon=9, seed=1)
     with pytest.raises(mb.InvalidInput, match=r"Own.tape \w+ must"):
         mb.simulate(Misreported(world=Own(), factor=2.0), [mb.meb(2, 5)], horizon=9, replicates=1, workers=1)
+
+
+WORLDS: dict[str, Any] = {
+    "mean": np.ones((1, 100_000)),
+    "factor": np.ones((1, 1, 1)),
+    "error_factor": np.ones((7, 5, 5)),
+    "error_mean": np.ones((1, 1)),
+    "error_cov": -np.ones((1, 5, 5)),
+    "cumulative": np.array([0.1, 0.2, 0.3]),
+    "gain": np.ones((1, 1, 1)),
+    "offset": np.empty((0, 5)),
+    "theta": np.ones((1, 5)),
+    "hold": 0,
+    "context_kind": 99,
+    "carry_index": 5,
+    "carry_gain": np.ones(1),
+    "noise_sd": np.nan,
+}
+
+
+@pytest.mark.parametrize("field", WORLDS)
+def test_a_world_that_points_nowhere_is_not_drawn(field: str) -> None:
+    """Neither by `draw_tape`, nor by an environment of one's own that lets compiled code draw its tapes."""
+
+    @dataclass(frozen=True)
+    class Own(Drawn):
+        changes: dict[str, Any]
+        n_actions, dim = 2, 5
+
+        def world_of(self, stretch: Stretch) -> World:
+            return Gaussian().world_of(stretch)._replace(**self.changes)
+
+    stretch, good, bad = Stretch(1, 0, 0, 0, 9), Own({}), Own({field: WORLDS[field]})
+    assert states.same(mb.environments.draw_tape(good.world_of(stretch), stretch), Gaussian().tape(stretch))
+    assert states.same(good.tape(stretch), Gaussian().tape(stretch))
+    calls: list[Callable[[], object]] = [
+        lambda: mb.environments.draw_tape(bad.world_of(stretch), stretch),
+        lambda: mb.simulate_log(bad, mb.meb(2, 5), horizon=9, seed=1),
+    ]
+    for call in calls:
+        with pytest.raises(mb.InvalidInput, match=rf"world\.{field}\b.* must .+; got"):
+            call()
+    for wrong in (None, Stretch(1, 0, 0, 5, 0), Stretch(-1, 0, 0, 0, 5), ("x",) * 5):
+        with pytest.raises(mb.InvalidInput, match="must"):
+            mb.environments.draw_tape(good.world_of(stretch), wrong)  # type: ignore[arg-type]
+    with pytest.raises(mb.InvalidInput, match="world must be a World"):
+        mb.environments.draw_tape(None, stretch)  # type: ignore[arg-type]
 
 
 # ---- nothing that is not finite ---------------------------------------------------------------------------------------------

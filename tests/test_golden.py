@@ -1,4 +1,4 @@
-"""The numbers of version 0.1.0: what the library computed then it computes now."""
+"""The numbers of version 0.1.0: what the library computed then it computes now. Those of meb_dr are today's, since it decides otherwise."""
 
 import json
 from collections.abc import Callable

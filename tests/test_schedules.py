@@ -1,6 +1,7 @@
 """Schedules and the presets of Corollary 2.1."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -63,6 +64,20 @@ def test_schedules_of_ones_own_may_stand_inside_the_librarys() -> None:
     until = schedules.Until(6, lambda t: t > 4)
     np.testing.assert_array_equal(until(np.arange(4, 9)), [False, True, True, False, False])
     mb.simulate(mb.environments.Gaussian(), [mb.meb(2, 5, floor=own), mb.lin_ucb(2, 5, floor=0.2)], horizon=10, replicates=1)
+
+
+@pytest.mark.parametrize(
+    ("names", "make"),
+    [
+        ("Smallest.floors", lambda: schedules.Smallest(())),
+        ("Smallest.floors", lambda: schedules.Smallest(0.1)),  # type: ignore[arg-type]
+        ("Smallest.floors", lambda: schedules.Smallest((0.1, None))),  # type: ignore[arg-type]
+        ("Until.inner", lambda: schedules.Until(3, 2)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_made_of_no_schedules_is_refused(names: str, make: Callable[[], object]) -> None:
+    with pytest.raises(mb.InvalidInput, match=rf"^{names} must be .+; got"):
+        make()
 
 
 def test_any_callable_is_a_schedule_and_is_checked_when_read() -> None:

@@ -26,8 +26,8 @@ def policy(rng: Rng) -> Any:
     }
     unsure = o | {"ridge": max(o["ridge"], 1e-12), "width": pick(rng, [0.0, 1.0, 1e50])}
     guarded = o | {"guard": pick(rng, ["auto", "always", "never"])}
-    seeing = guarded | {"discount": pick(rng, [0.5, 0.9, 1.0]), "memory": pick(rng, [2.0, 20.0, 1e50]), "curved": bool(rng.integers(2))}
-    blp = {"context": pick(rng, ["blp", "ew_blp", "auto"])}
+    seeing = guarded | {"discount": pick(rng, [0.5, 0.9, 1.0]), "memory": pick(rng, [2.0, 20.0, 1e50])}
+    blp = {"context": pick(rng, ["blp", "ew_blp", "auto"]), "curved": bool(rng.integers(2))}
     makers: list[Callable[[], Any]] = [
         lambda: mb.meb(k, d, **guarded),
         lambda: mb.meb(k, d, stabilizer=tuple(np.abs(extreme(rng, k)) + 1e-12), correct_from=pick(rng, [1, 4, 10**30]), **guarded),
@@ -37,8 +37,7 @@ def policy(rng: Rng) -> Any:
         lambda: mb.lin_ucb(k, d, **unsure),
         lambda: mb.thompson(k, d, **unsure),
         lambda: mb.robust_ucb(k, d, horizon=pick(rng, [1, 9, 100]), **unsure),
-        lambda: mb.meb_dr(k, d, method=pick(rng, ["auto", "dr", "rc"]), **blp, **seeing),
-        lambda: mb.meb_dr(k, d, method="dr", context="predicted", **guarded),
+        lambda: mb.meb_dr(k, d, width=pick(rng, [0.0, 0.4, 1e50]), **seeing),
         lambda: mb.oracle(k, d, theta=extreme(rng, k, d)),
     ]
     return pick(rng, makers)()
@@ -81,6 +80,66 @@ def learner(rng: Rng, folder: Path) -> None:
         live.save(folder / "state.json")
         keep(states.same(mb.Learner.load(folder / "state.json").state, live.state), "a state is loaded as it was saved")
         keep(finite(live.estimate().theta), "an estimate is finite")
+
+
+def composing(rng: Rng, folder: Path) -> None:
+    """Policies put together from parts, some of which are not parts, and learners that are told an error model."""
+    import mebandit as mb
+    from mebandit import policies as parts
+
+    d = int(rng.integers(1, 4))
+
+    def number() -> Any:
+        return pick(rng, THINGS if rng.random() < 0.03 else [0.1, 1.0, 2.0, 50.0])
+
+    makers: list[Callable[[], Any]] = [
+        lambda: mb.measurement.from_known(covariance(rng, d), d),
+        lambda: mb.measurement.from_variances(np.abs(extreme(rng, 9, d))),
+        lambda: mb.measurement.from_validation(extreme(rng, 50, d), extreme(rng, 50, d)),
+        lambda: mb.measurement.from_confusion(np.eye(d + 1) * 0.9 + 0.1 / (d + 1), reference=0),
+    ]
+    context = {"mean": pick(rng, ["running", "auto", "forgetting"]), "memory": pick(rng, [2.0, 20.0]), "curved": perhaps_thing(rng, True)}
+    ridge = {"ridge": number()}
+    estimators: list[Callable[[], Any]] = [
+        lambda: parts.LeastSquares(**ridge),
+        lambda: parts.Naive(**ridge, guard=perhaps_thing(rng, "never")),
+        lambda: parts.MEB(**ridge, stabilizer=perhaps(rng, np.full(2, 0.5)), correct_from=perhaps_thing(rng, 3)),
+        lambda: parts.DoublyRobust(**ridge, context=pick(rng, [None, parts.BestLinear(**context)])),
+        lambda: parts.RegressionCalibration(context=parts.BestLinear(**context)),
+        lambda: parts.Switching(**ridge),
+        lambda: perhaps_thing(rng, parts.MEB()),
+    ]
+    rules: list[Callable[[], Any]] = [
+        parts.Greedy,
+        parts.Uniform,
+        parts.BayesOracle,
+        lambda: parts.UCB(width=number()),
+        lambda: parts.Thompson(width=number()),
+        lambda: parts.Robust(epoch=perhaps_thing(rng, 5), n_budgets=perhaps_thing(rng, 3), gamma=pick(rng, [0.0, 0.3, 1.0])),
+        lambda: parts.Oracle(theta=perhaps(rng, extreme(rng, 2, d))),
+        lambda: perhaps_thing(rng, parts.Greedy()),
+    ]
+    with refusals():
+        given: dict[str, Any] = {"estimator": pick(rng, estimators)(), "rule": pick(rng, rules)()}
+        others = {
+            "floor": pick(rng, [0.1, mb.schedules.Power(-0.5, 0.3), mb.schedules.Smallest(perhaps_thing(rng, (0.1, 0.2)))]),
+            "refit": pick(
+                rng, [2, mb.schedules.At(perhaps_thing(rng, (1, 2))), mb.schedules.Until(3, perhaps_thing(rng, mb.schedules.Every(2)))]
+            ),
+            "warmup": perhaps_thing(rng, 3),
+            "intercept": perhaps_thing(rng, True),
+            "discount": perhaps_thing(rng, 0.9),
+        }
+        given |= {name: value for name, value in others.items() if rng.random() < 0.3}
+        live = mb.Learner(parts.LinearPolicy(n_actions=2, dim=d, **given), seed=1)
+        model = pick(rng, makers)()
+        for _ in range(8):
+            with refusals():
+                made[0] += 1
+                decision = live.decide(perhaps(rng, extreme(rng, d)), model)
+                keep(is_decision(decision.propensities), "propensities are a distribution")
+                live.learn(decision, float(rng.normal()))
+                keep(finite(*live.state), "a state is finite")
 
 
 def history(rng: Rng, made: Any, rounds: int) -> Any:

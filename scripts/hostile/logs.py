@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hostile.arguments import NO_NUMBERS, NUMBERS, THINGS, Rng, covariance, extreme, pick, with_spoilt
+from hostile.arguments import NO_NUMBERS, NUMBERS, THINGS, Rng, covariance, extreme, perhaps, pick, with_spoilt
+from hostile.learners import history, spoilt_state
 from hostile.promises import finite, keep, refusals
 
 
@@ -120,7 +121,10 @@ def analysing(rng: Rng, folder: Path) -> None:
         for estimate in found.estimates.values():
             keep(not np.isinf(estimate.theta).any(), "an estimate is finite, or NaN where it is not identified")
     with refusals():
-        rule = pick(rng, ["uniform", 0, k, np.full(k, 1 / k), np.full(k + 1, 0.1), mb.Fitted(), *THINGS])
+        d = len([name for name in table if name.startswith("predicted_")])
+        learned = history(rng, mb.meb_dr(k, d) if rng.random() < 0.5 else mb.thompson(k, d), 3)
+        wrong = (learned.policy, spoilt_state(rng, learned.state), pick(rng, [1, 0, -1, None, 10**9]))
+        rule = pick(rng, [learned, wrong, "uniform", 0, k, np.full(k, 1 / k), np.full(k + 1, 0.1), mb.Fitted(), *THINGS])
         mb.value(log, rule, **options, **on_bad)
     with refusals():
         mb.learn_then_value(log, method=pick(rng, ["meb", "dr", "rc", "ridge"]), **options)
@@ -133,6 +137,29 @@ def analysing(rng: Rng, folder: Path) -> None:
         with refusals():
             read: dict[str, Any] = {key: options[key] for key in ("unit", "n_actions", "workers", "progress") if key in options}
             mb.export(log, folder / name, to=pick(rng, [to, to, *THINGS]), **with_spoilt(rng, read, 0.2))
+
+
+def rounds(rng: Rng, folder: Path) -> None:
+    """The rounds of a run, wrong somewhere, and `Log`."""
+    import mebandit as mb
+
+    d = int(rng.integers(1, 4))
+    world = mb.environments.Gaussian(theta=rng.normal(size=(2, d)), error_cov=0.1)
+    log = mb.simulate_log(world, mb.meb(2, d, floor=0.1), horizon=30, seed=1)
+    for _ in range(3):
+        name = pick(rng, log._fields)
+        wrong: Any = log._replace(**{name: perhaps(rng, getattr(log, name), 1.0)})
+        with refusals():
+            wrong.to_parquet(folder / "rounds.parquet")
+        with refusals():
+            found = mb.fit(wrong, workers=1, progress=False)
+            json.loads(found.to_json(), parse_constant=lambda text: keep(False, f"an analysis has no {text}"))
+        with refusals():
+            given = {"predicted": ["predicted_0"], "action": "action", "propensity": "propensity", "unit": "decision", "n_actions": 2}
+            named = mb.Log(log, **with_spoilt(rng, given), error_cov=pick(rng, [None, covariance(rng, 1), *THINGS]))
+            mb.value(named, "uniform", workers=1, progress=False)
+        with refusals():
+            mb.plan(mb.Log(wrong), half_width=pick(rng, [0.1, 1e-50]), replicates=0, workers=1, progress=False)
 
 
 def linear_rule(rng: Rng, k: int, d: int) -> Any:

@@ -121,6 +121,23 @@ def simulating(rng: Rng, folder: Path) -> None:
         mb.check_policy(policy(rng) if rng.random() < 0.9 else pick(rng, THINGS), rounds=pick(rng, [3, 0, None, "x"]))
 
 
+def drawing(rng: Rng, folder: Path) -> None:
+    """`draw_tape` of worlds and stretches that there are not."""
+    from mebandit import environments as worlds
+    from mebandit.values import Stretch, World
+
+    k, d = int(rng.integers(2, 4)), int(rng.integers(1, 4))
+    stretch = Stretch(*(pick(rng, [0, 1, 5, 9, -1, None, 2**70]) if rng.random() < 0.1 else n for n in (1, 0, 0, 0, 9)))
+    errors = pick(rng, [np.eye(d), np.stack([np.eye(d), 2 * np.eye(d)])])
+    world = worlds.Gaussian(theta=rng.normal(size=(k, d)), error_cov=errors).world_of(Stretch(1, 0, 0, 0, 1))
+    for _ in range(4):
+        with refusals():
+            field = pick(rng, World._fields)
+            value = perhaps(rng, getattr(world, field), 1.0) if rng.random() < 0.7 else pick(rng, [-1, 0, 1, 3, 9, 10**9, True])
+            tape = worlds.draw_tape(world._replace(**{field: value}), stretch)
+            keep(finite(tape.context, tape.error, tape.noise, tape.uniform), "a tape is finite")
+
+
 def measuring(rng: Rng, folder: Path) -> None:
     """Everything in `mebandit.measurement`."""
     from mebandit import measurement as me

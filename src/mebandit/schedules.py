@@ -66,6 +66,13 @@ class Smallest:
 
     floors: tuple[float | Schedule, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.floors, tuple) or not self.floors:
+            checks.refuse("Smallest.floors", "be a tuple of one or more floors", checks.shown(self.floors))
+        for floor in self.floors:
+            if not callable(floor):
+                checks.number("Smallest.floors", floor, "be made of numbers and schedules")
+
     def __call__(self, t: Any) -> Any:
         written: list[Any] = [evaluate(f, t) if callable(f) else np.full(np.shape(t), f) for f in self.floors]
         return np.min(written, axis=0)
@@ -137,6 +144,8 @@ class Until:
 
     def __post_init__(self) -> None:
         checks.integer("Until.last", self.last, 0, LAST)
+        if not callable(self.inner):
+            checks.refuse("Until.inner", "be a schedule", checks.shown(self.inner))
 
     def __call__(self, t: Any) -> Any:
         return evaluate(self.inner, t) & (np.asarray(t) <= self.last)

@@ -175,7 +175,7 @@ def test_inverse_mills_agrees_with_scipy_far_out() -> None:
     ],
 )
 def test_the_exponential_part_has_the_third_cumulant(k3: float, k3_se: float, signal: float, alpha: float) -> None:
-    policy, n, mean, v = mb.meb_dr(2, 1), 100.0, 3.0, 2.0
+    policy, n, mean, v = mb.meb(2, 1, context="blp", curved=True), 100.0, 3.0, 2.0
     state = policy.init()
     context = state.sums[layout.context_row(2)]
     context[layout.COUNT], context[layout.FEATURES] = n, n * mean
@@ -191,7 +191,7 @@ def test_the_share_of_the_curve_is_a_ridge_regression(n: int, seed: int, scale: 
     rng = np.random.default_rng(seed)
     departed = scale * rng.normal(size=n)
     e = share * departed + scale * rng.normal(size=n)
-    policy = mb.meb_dr(2, 3)
+    policy = mb.meb(2, 3, context="blp", curved=True)
     state = policy.init()
     state.sums[-1, :4] = n, e @ e, departed @ departed, departed @ e
     kernels.refit_share(policy.spec, state.sums.ravel(), state.fit.ravel(), 3)

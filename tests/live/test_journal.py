@@ -148,7 +148,19 @@ def test_another_versions_decisions_are_taken_as_they_are_on_request(tmp_path: P
         assert learner.decided == 12
 
 
-@pytest.mark.parametrize("name", sorted(json.loads((OLD / "expected.json").read_text())))
+def test_files_of_meb_dr_of_version_0_1_0_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """It decided otherwise then. Its rounds can still be analysed."""
+    path = tmp_path / "j.jsonl"
+    shutil.copy(OLD / "meb_dr.jsonl", path)
+    refusal = r"got meb_dr of mebandit 0\.1\.0, which decided otherwise\. Go on with mebandit 0\.1\.0"
+    with pytest.raises(mb.LogError, match=refusal):
+        mb.Learner.load(OLD / "meb_dr.state.json")
+    with pytest.raises(mb.LogError, match=refusal):
+        mb.Learner.recover(path)
+    assert path.read_bytes() == (OLD / "meb_dr.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(set(json.loads((OLD / "expected.json").read_text())) - {"meb_dr"}))
 def test_files_of_version_0_1_0_are_read(tmp_path: Path, name: str) -> None:
     """A journal without checksums is read as then, and what is added to it has them: the first also covers all lines before it."""
     expected = json.loads((OLD / "expected.json").read_text())[name]

@@ -298,7 +298,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 
 def test_a_state_file_names_the_layout_of_its_memory(tmp_path: Path) -> None:
-    """Another layout is refused with what to do; a file of version 0.1.0, which names none, has the first."""
+    """Another layout is refused with what to do; a file of 0.1.0, which names none, has the first, which differs for meb_dr alone."""
     learner, path = mb.Learner(mb.meb(2, 2), seed=1), tmp_path / "s.json"
     learner.learn(learner.decide([1.0, 0.5], 0.1), 1.0)
     learner.save(path)
@@ -309,8 +309,11 @@ def test_a_state_file_names_the_layout_of_its_memory(tmp_path: Path) -> None:
     ):
         mb.Learner.load(path)
     rewrite(path, layout=None)
-    if kernels.layout.VERSION == 1:
-        assert states.same(mb.Learner.load(path).state, learner.state)
+    assert states.same(mb.Learner.load(path).state, learner.state)
+    mb.Learner(mb.meb_dr(2, 2), seed=1).save(tmp_path / "ours.json")
+    rewrite(tmp_path / "ours.json", layout=1)
+    with pytest.raises(mb.LogError, match=r"must hold a memory of layout 2; got layout 1 in .*ours\.json\. Recover the learner"):
+        mb.Learner.load(tmp_path / "ours.json")
     rewrite(path, layout=kernels.layout.VERSION, version=3)
     with pytest.raises(mb.LogError, match="state file must be mebandit-learner version 1 or 2; got 'mebandit-learner' version 3"):
         mb.Learner.load(path)

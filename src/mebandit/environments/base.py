@@ -57,9 +57,14 @@ class Environment(Protocol):
         ...
 
 
+def is_ours(environment: object) -> bool:
+    """Whether an environment is of a class of this library, and what it gives need not be checked."""
+    return type(environment).__module__.startswith("mebandit.")
+
+
 def tape_of(environment: Environment, stretch: Stretch) -> Tape:
     """The tape of an environment. It is checked if the environment is a user's own class, since compiled code does not check it."""
-    if type(environment).__module__.startswith("mebandit."):
+    if is_ours(environment):
         return environment.tape(stretch)
     name = f"{type(environment).__name__}.tape"
     return checked_tape(name, environment.tape(stretch), environment.n_actions, environment.dim, stretch.stop - stretch.start)
@@ -173,7 +178,8 @@ class Drawn:
     def tape(self, stretch: Stretch) -> Tape:
         """All that is random in a stretch of rounds, see `Environment.tape`."""
         stretch = check_stretch(stretch)
-        return draw_tape(self.world_of(stretch), stretch)
+        world = self.world_of(stretch)
+        return drawn_tape(world, stretch) if is_ours(self) else draw_tape(world, stretch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,56 @@ def unknown(dim: int) -> tuple[Floats, Floats]:
     return np.empty((0, dim)), np.empty((0, dim, dim))
 
 
+def checked_world(world: object) -> World:
+    """A world, every part of which is checked and stored as compiled code reads it."""
+    if not isinstance(world, tuple) or len(world) != len(World._fields):
+        checks.refuse("world", "be a World", checks.shown(world))
+    given = World(*world)
+    theta = checks.floats("world.theta", given.theta, (None, None))
+    k, d = checks.integer("the number of rows of world.theta", len(theta), 2), checks.integer("world's features", theta.shape[1], 1)
+    mean = checks.floats("world.mean", given.mean, (None, d))
+    c = checks.integer("the number of rows of world.mean", len(mean), 1)
+
+    def by_component(field: str, *shape: int, lengths: tuple[int, ...] = (1, c)) -> Floats:
+        """An array with an entry for each component, or a single one."""
+        array = checks.floats(f"world.{field}", getattr(given, field), (None, *shape))
+        if len(array) not in lengths:
+            checks.refuse(f"world.{field}", f"have {' or '.join(map(str, lengths))} entries", len(array))
+        return array
+
+    def kind(field: str) -> int:
+        code = checks.integer(f"world.{field}", getattr(given, field), kernels.NORMAL, kernels.LOGNORMAL)
+        if code == kernels.STUDENT_T and not (field == "error_kind" and error_df > 2.0):
+            checks.refuse(f"world.{field}", "be Student's t for the error alone, with error_df above 2", code)
+        return code
+
+    error_df = checks.number("world.error_df", given.error_df)
+    gain = by_component("gain", d, d, lengths=(0, 1, c))
+    error_cov = by_component("error_cov", d, d)
+    return World(
+        cumulative=by_component("cumulative", lengths=(0, c)),
+        mean=mean,
+        factor=by_component("factor", d, d),
+        error_mean=by_component("error_mean", d),
+        error_factor=by_component("error_factor", d, d),
+        random_context=checks.truth("world.random_context", given.random_context),
+        random_error=checks.truth("world.random_error", given.random_error),
+        hold=checks.integer("world.hold", given.hold, 1, LAST),
+        context_kind=kind("context_kind"),
+        error_kind=kind("error_kind"),
+        error_df=error_df,
+        noise_kind=kind("noise_kind"),
+        noise_sd=checks.number("world.noise_sd", given.noise_sd, "be at least 0", 0.0),
+        theta=theta,
+        error_cov=checks.covariances("world.error_cov", error_cov, d, len(error_cov)),
+        offset=by_component("offset", d, lengths=(1, c) if len(gain) else (0,)),
+        gain=gain,
+        carry_index=checks.integer("world.carry_index", given.carry_index, -1, d - 1),
+        carry_decay=checks.number("world.carry_decay", given.carry_decay, "be in [-1, 1]", -1.0, 1.0),
+        carry_gain=checks.floats("world.carry_gain", given.carry_gain, (k,)),
+    )
+
+
 def draw_tape(world: World, stretch: Stretch) -> Tape:
     """Draw a tape from a world. The random numbers are a function of the stretch alone.
 
@@ -210,6 +266,11 @@ def draw_tape(world: World, stretch: Stretch) -> Tape:
         world: The distributions of context, error and reward.
         stretch: The rounds to draw.
     """
+    return drawn_tape(checked_world(world), check_stretch(stretch))
+
+
+def drawn_tape(world: World, stretch: Stretch) -> Tape:
+    """`draw_tape` of a world and a stretch that need no check."""
     n, (k, d) = stretch.stop - stretch.start, world.theta.shape
     tape = Tape(
         context=np.empty((n, d)),

@@ -9,10 +9,13 @@ import numpy as np
 from mebandit import checks
 from mebandit.environments.base import Wrapped, tape_of
 from mebandit.environments.gaussian import as_tuples
-from mebandit.values import Floats, Stretch, Tape
+from mebandit.values import Floats, Integers, Stretch, Tape
 
-SHAPES: dict[str, Callable[[Floats], Floats]] = {"sine": lambda s: np.sin(2 * np.pi * s), "step": lambda s: (s > 0.5).astype(np.float64)}
-"""s_t as a function of t / period"""
+SHAPES: dict[str, Callable[[Integers, float], Floats]] = {
+    "sine": lambda t, period: np.sin(2 * np.pi * t / period),
+    "step": lambda t, period: (t > 0.5 * period).astype(np.float64),
+}
+"""s_t as a function of t and the period"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ class Drifting(Wrapped):
         if len(tape.mean_reward):
             remedy = "Make Nonlinear from the drifting environment instead."
             checks.refuse("world", "have rewards that are linear in the context", checks.shown(self.world), remedy)
-        wave = SHAPES[self.shape](np.arange(stretch.start + 1, stretch.stop + 1) / self.period)
+        wave = SHAPES[self.shape](np.arange(stretch.start + 1, stretch.stop + 1), self.period)
         moved = wave[:, None] * np.array(self.mean)
         theta, guess = tape.theta, tape.guess + moved  # NaN stays NaN
         if np.any(self.theta):

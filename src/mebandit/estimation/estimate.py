@@ -11,7 +11,7 @@ from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
 from mebandit.estimation.error_model_variance import with_model_uncertainty
-from mebandit.estimation.methods import GUARDS, LOG_RECIPES, METHODS, Guard, Method, Options
+from mebandit.estimation.methods import GUARDS, METHODS, RECIPES, Guard, Method, Options
 from mebandit.estimation.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, unpack
 from mebandit.estimation.precision import TOO_FAR_APART, digits_lost, of_usable_sizes
 from mebandit.estimation.result import Estimate, assembled
@@ -198,7 +198,7 @@ def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, 
         intercept: Whether the first feature is the 1 of an intercept.
     """
     with of_usable_sizes():
-        fit = solve(moments, correction=LOG_RECIPES[method][1], ridge=ridge, guard=guard)
+        fit = solve(moments, correction=RECIPES[method][1], ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
     unknown = np.full((size, size), np.nan)
     return assembled(fit, moments, unknown, method=method, intercept=intercept, counted=moments.rounds.copy())

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mebandit import checks
 from mebandit.runtime.files import whole_file
 from mebandit.values import Booleans, Floats, Integers
 
@@ -44,15 +45,16 @@ class History(NamedTuple):
         was said of each decision."""
         import pyarrow as pa
 
-        n, d = self.predicted.shape
-        k = self.propensities.shape[1]
-        columns: dict[str, Any] = {"decision": self.decision}
-        columns |= {f"predicted_{i}": self.predicted[:, i] for i in range(d)}
-        columns |= {"action": self.actions, "propensity": self.propensities[np.arange(n), self.actions]}
-        columns |= {f"propensity_{a}": self.propensities[:, a] for a in range(k)}
-        columns |= {f"allowed_{a}": self.allowed[:, a] for a in range(k)}
-        columns |= {"reward": self.rewards}
-        columns |= {f"error_cov_{i}_{j}": self.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
+        rounds = checked(self)
+        n, d = rounds.predicted.shape
+        k = rounds.propensities.shape[1]
+        columns: dict[str, Any] = {"decision": rounds.decision}
+        columns |= {f"predicted_{i}": rounds.predicted[:, i] for i in range(d)}
+        columns |= {"action": rounds.actions, "propensity": rounds.propensities[np.arange(n), rounds.actions]}
+        columns |= {f"propensity_{a}": rounds.propensities[:, a] for a in range(k)}
+        columns |= {f"allowed_{a}": rounds.allowed[:, a] for a in range(k)}
+        columns |= {"reward": rounds.rewards}
+        columns |= {f"error_cov_{i}_{j}": rounds.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
         return pa.table(columns | {name: pa.array(values) for name, values in self.about.items()})
 
     def to_parquet(self, path: str | Path) -> None:
@@ -66,3 +68,25 @@ class History(NamedTuple):
         table = self.to_arrow()
         with whole_file(path) as file:
             pq.write_table(table, file)
+
+
+def checked(rounds: History) -> History:
+    """Rounds whose arrays fit together. NaN and infinities pass: whoever reads the rounds says in which one they are."""
+    predicted = checks.shaped("predicted", rounds.predicted, (None, None))
+    n, d = predicted.shape
+    propensities = checks.shaped("propensities", rounds.propensities, (n, None))
+    k = propensities.shape[1]
+    checks.shaped("decision", rounds.decision, (n,))
+    decision = np.asarray(rounds.decision)
+    if decision.dtype.kind not in "iu":
+        checks.refuse("decision", "be whole numbers", checks.shown(decision))
+    return History(
+        decision=decision,
+        predicted=predicted,
+        error_cov=checks.shaped("error_cov", rounds.error_cov, (n, d, d)),
+        allowed=checks.shaped("allowed", rounds.allowed, (n, k)) != 0,
+        actions=checks.actions("actions", rounds.actions, k, n),
+        propensities=propensities,
+        rewards=checks.shaped("rewards", rounds.rewards, (n,)),
+        about=rounds.about,
+    )

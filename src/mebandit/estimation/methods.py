@@ -36,16 +36,9 @@ RECIPES = {
     "naive": (layout.UNIT, layout.PLAYED),
     "meb": (layout.INVERSE, layout.OFFERED),
     "dr": (layout.PSEUDO, layout.PLAYED),
-    "rc": (layout.PSEUDO, layout.PLAYED),
-    "auto": (layout.PSEUDO, layout.PLAYED),
+    "rc": (layout.UNIT, layout.NO_CORRECTION),
 }
-"""method of a learner -> how a round is weighted, which error covariance is subtracted"""
-
-LOG_RECIPES = RECIPES | {"rc": (layout.UNIT, layout.NO_CORRECTION)}
-"""the same for a stored log, where regression calibration is a plain least squares on x̂"""
-
-READS = {"dr": layout.READS_ROBUST, "rc": layout.READS_CALIBRATED, "auto": layout.READS_BETTER}
-"""which of their two fits a policy with these methods acts on"""
+"""method -> how a round is weighted, which error covariance is subtracted; regression calibration is a plain least squares on x̂"""
 
 
 class Options(NamedTuple):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mebandit.estimation.methods import LOG_RECIPES
+from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.nuisance import NuisanceJacobian
 from mebandit.estimation.solving import Fit
 from mebandit.kernels import layout
@@ -35,7 +35,7 @@ class Scoring(NamedTuple):
 def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian) -> Scoring:
     """The scoring of the fits of several methods; `to_calibrated` maps (1, x̃, r) to (1, x̂, r), or is empty."""
     return Scoring(
-        weighting=np.array([LOG_RECIPES[method][0] for method in fits]),
+        weighting=np.array([RECIPES[method][0] for method in fits]),
         theta=np.stack([fit.theta for fit in fits.values()]),
         kappa=np.stack([fit.kappa for fit in fits.values()]),
         plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),

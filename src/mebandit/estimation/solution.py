@@ -9,7 +9,7 @@ import numpy as np
 from mebandit import kernels
 from mebandit.estimation.best_linear import Calibration, calibration_of
 from mebandit.estimation.equations import normal_equations, outcome_regressions
-from mebandit.estimation.methods import LOG_RECIPES, Options
+from mebandit.estimation.methods import RECIPES, Options
 from mebandit.estimation.moments import Crossproducts, Moments, Rounds
 from mebandit.estimation.nuisance import NO_JACOBIAN, JacobianSums, jacobian_for_one_cov, jacobian_of, jacobian_sums
 from mebandit.estimation.precision import check_digits
@@ -115,7 +115,7 @@ def solve_log(
         moments[method] = equations(given, method)
         fits[method] = solve(
             moments[method],
-            correction=LOG_RECIPES[method][1],
+            correction=RECIPES[method][1],
             ridge=options.ridge,
             guard=options.guard,
             strict=strict,

@@ -20,7 +20,7 @@ from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
 from .log.scores import add_scores, affine
-from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_fit
+from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature, shown_fit
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .rounds import Memory, Outcome, Room, Solving
 from .solve import solve_once
@@ -103,6 +103,7 @@ __all__ = [
     "regrets",
     "regrets_of",
     "reward_of",
+    "shown_feature",
     "shown_fit",
     "solve_factored",
     "solve_once",

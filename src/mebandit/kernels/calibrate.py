@@ -1,6 +1,6 @@
-"""The calibrated context: the best linear predictor of x, and regression on it."""
+"""The calibrated context: the best linear predictor of x, or what a regression reads in its place."""
 
-from .compile import jit, part, quotient, seldom, spliced
+from .compile import jit, part, seldom, spliced
 from .context import find_variation, pool_reliabilities, refit_signal, write_covariance
 from .curve import bounded_departure, refit_curve
 from .layout import (
@@ -11,40 +11,39 @@ from .layout import (
     EW_BLP,
     FEATURES,
     KAPPA,
+    MEMORY,
     N_ACTIONS,
     PRECISION,
     PSEUDO,
     REPORT,
-    RIDGE,
     SIGNAL_ROUNDS,
-    SINGULAR,
-    SOLVED,
     WEIGHT,
     WEIGHTING,
-    common_at,
     context_row,
     cross_at,
     curve_fit,
+    drift_at,
     error_at,
     factor_at,
     fit_width,
-    gram_at,
-    left_at,
     n_features,
     noise_at,
     packed_size,
+    prior_fit,
     recent_row,
+    reference_fit,
     report_at,
-    reward_sq_at,
-    robust_fit,
     row_width,
     share_at,
     signal_fit,
-    stale_at,
 )
-from .limits import LARGEST, LARGEST_SUM
-from .linalg import factor, factor_once, is_within, solve_factored
-from .sums import LEAST_NOISE
+from .limits import LARGEST_SUM
+from .linalg import add_symmetric, dot, factor, factor_once, is_within, solve_factored, solve_factored_once
+from .prior import refit_prior
+
+OFTEN_UNTIL = 30.0  # rounds, while what the regressions are drawn to is found again after each
+LEAST_RELIABILITY = 0.02  # of a feature, where a departure is told in units of the prediction
+PRECISIONS = (0.05, 20.0)  # what a round may count for
 
 
 @spliced
@@ -52,194 +51,215 @@ def calibration_is_due(spec, sums, fit, p):
     """Sx changes slowly: it is computed again once there are 2 % more rounds than last time."""
     n_actions, width = spec[N_ACTIONS], row_width(p)
     n, before = sums[context_row(n_actions) * width + COUNT], fit[signal_fit(n_actions) * fit_width(p) + SIGNAL_ROUNDS]
+    if spec[WEIGHTING] == PSEUDO:
+        return before != n if n <= OFTEN_UNTIL else not 0.98 * n < before <= n
     return sums[recent_row(n_actions) * width + COUNT] >= 2 * p + 2 and not 0.98 * n < before <= n
 
 
 @seldom
-def refit_calibration(spec, tuning, sums, fit, p, work):
-    """All that is derived from the contexts so far: Sx, its curve, how rounds are weighed, and the fit of all actions together.
+def refit_calibration(spec, sums, fit, p, work):
+    """All that is derived from the contexts so far: Sx and its curve; and what the regressions are drawn to.
 
     The forgetting mean is used if asked for, or if it predicts x~ better. Where something is not of a usable size all of it is zero, as
     before the first time: x~ is then read as it is.
     """
-    n_actions, width = spec[N_ACTIONS], row_width(p)
-    size, at = packed_size(p), signal_fit(n_actions) * fit_width(p)
+    n_actions, width, place = spec[N_ACTIONS], row_width(p), fit_width(p)
+    size, at = packed_size(p), signal_fit(n_actions) * place
     steady, recent = part(sums, context_row(n_actions) * width, width), part(sums, recent_row(n_actions) * width, width)
     fit[at + SIGNAL_ROUNDS] = steady[COUNT]
-    varies = part(work, 2 * size + p, p)
-    advantage = find_variation(steady, recent, p, varies)
-    follows = spec[ACTS_ON] == EW_BLP or (spec[ACTS_ON] == CHOSEN_BLP and advantage < 0.0)
-    row = recent if follows else steady
-    signal, errors = part(fit, at + factor_at(p), size), part(row, error_at(p), size)
-    write_covariance(row, follows, varies, p, part(work, 0, size), part(work, 2 * size, p))
-    refit_signal(row, p, work, signal)
-    pool_reliabilities(signal, part(work, 0, size), errors, row[COUNT], p, part(work, size, p))
-    fit[at + report_at(p) + REPORT] = 1.0
-    fit[at + report_at(p) + KAPPA] = 1.0 if follows else 0.0
-    if spec[CURVED]:
-        refit_curve(sums, fit, n_actions, p)
+    if recent[COUNT] >= 2 * p + 2:
+        varies = part(work, 2 * size + p, p)
+        advantage = find_variation(steady, recent, p, varies)
+        follows = spec[ACTS_ON] == EW_BLP or (spec[ACTS_ON] == CHOSEN_BLP and advantage < 0.0)
+        row = recent if follows else steady
+        signal, errors = part(fit, at + factor_at(p), size), part(row, error_at(p), size)
+        write_covariance(row, follows, varies, p, part(work, 0, size), part(work, 2 * size, p))
+        refit_signal(row, p, work, signal)
+        pool_reliabilities(signal, part(work, 0, size), errors, row[COUNT], p, part(work, size, p))
+        if spec[WEIGHTING] == PSEUDO and fit[at + report_at(p) + REPORT] == 0.0:
+            set_reference(steady, part(fit, reference_fit(n_actions) * place, place), p)
+        fit[at + report_at(p) + REPORT] = 1.0
+        fit[at + report_at(p) + KAPPA] = 1.0 if follows else 0.0
+        if spec[CURVED]:
+            refit_curve(sums, fit, n_actions, p)
     if spec[WEIGHTING] == PSEUDO:
-        if spec[PRECISION]:
-            refit_noise(sums, fit, n_actions, p, part(work, 0, size))
-        refit_common(tuning[RIDGE], sums, fit, n_actions, p, work)
+        refit_prior(sums, fit, n_actions, p, work)
     squares = part(recent, cross_at(p), p)
     for i in range(p):
         squares[i] = min(squares[i], LARGEST_SUM)
-    found = part(fit, at + SIGNAL_ROUNDS + 1, 2 * fit_width(p) - 1)
+    found = part(fit, at + SIGNAL_ROUNDS + 1, (4 if spec[WEIGHTING] == PSEUDO else 2) * place - 1)
     if not is_within(found, found.size, LARGEST_SUM):
         for k in range(found.size):
             found[k] = 0.0
 
 
-@jit
-def calibrate(dims, spec, sums, fit, z, error, out, work):
-    """x^, the best linear predictor of the context: x~ - S (Sx + S)^-1 (x~ - mu), S the error covariance of the round; x~ at first.
+@seldom
+def set_reference(steady, reference, p):
+    """What contexts are calibrated relative to: the mean m and the mean error S0 of the rounds before Sx was known.
 
-    With `CURVED` each skewed coordinate also has a share of its `bounded_departure` h from linearity; `out` then has h after x^.
+    It stays: any S0 spans the same functions, but one that moved would let the slopes on it move, while the sums keep old rounds as they
+    were. Where S does not change it is S.
+    """
+    for i in range(p):
+        reference[i] = steady[FEATURES + i] / steady[COUNT]
+    for k in range(packed_size(p)):
+        reference[factor_at(p) + k] = steady[error_at(p) + k] / steady[COUNT]
+
+
+@jit
+def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
+    """What the decision and the fit read of x~: x^, the best linear predictor of x, or z, which spans the same functions.
+
+        x^ = x~ - S (Sx + S)^-1 (x~ - mu) + lambda h,            S the error covariance of the round
+        z = x~ - (S - S0) (Sx + S)^-1 (x~ - m) + lambda A^-1 h,    A = Sx (Sx + S0)^-1, with PSEUDO
+
+    z is x^ relative to a reference S0, see `set_reference`: z - m = A^-1 (x^ - m), m the mean of x~. A regression on (1, z) has the slopes
+    A' theta, and where S does not change z is x~ itself, whatever is known of Sx and S. h is how E[x | x~] departs from linear: the curve
+    of skewed coordinates, see `bounded_departure`, or, where a forgetting mean mu predicts x~ better and may be followed,
+    S (Sx + S)^-1 (mu - m). The rewards say which share lambda of it is right. Behind z, `out` has A^-1 h, what the round counts for, see
+    `relative_precision`, and `departure_noise`. Until Sx is known x~ is read as it is.
     """
     p = n_features(dims, z.size)
-    n_actions, size, width = spec[N_ACTIONS], packed_size(p), fit_width(p)
-    at = signal_fit(n_actions) * width
+    n_actions, size, width, place = spec[N_ACTIONS], packed_size(p), row_width(p), fit_width(p)
+    at = signal_fit(n_actions) * place
     for i in range(p):
         out[i] = z[i]
-    if spec[CURVED]:
-        for i in range(p):
-            out[p + i] = 0.0
+        out[p + i] = 0.0
+    out[2 * p], out[2 * p + 1] = 1.0, 0.0
     if fit[at + report_at(p) + REPORT] == 0.0:
         return
-    follows = fit[at + report_at(p) + KAPPA] == 1.0
-    row = recent_row(n_actions) if follows else context_row(n_actions)
-    context, signal = part(sums, row * row_width(p), gram_at(p)), part(fit, at + factor_at(p), size)
-    curve = part(fit, curve_fit(n_actions) * width, share_at(p) + 1)
+    relative, follows = spec[WEIGHTING] == PSEUDO, fit[at + report_at(p) + KAPPA] == 1.0
+    steady, recent = part(sums, context_row(n_actions) * width, width), part(sums, recent_row(n_actions) * width, width)
+    curve, reference = part(fit, curve_fit(n_actions) * place, place), part(fit, reference_fit(n_actions) * place, place)
+    departs, steady_error = follows, relative
+    if spec[CURVED] and not follows:
+        for i in range(p):
+            departs = departs or curve[i] != 0.0
+    if relative:
+        for k in range(size):
+            steady_error = steady_error and abs(error[k] - reference[factor_at(p) + k]) <= 1e-9 * abs(error[k])
+    if steady_error and not departs:
+        return
+    signal = part(fit, at + factor_at(p), size)
     total, away, solved = part(work, 0, size), part(work, size, p), part(work, size + p, p)
-    diagonal, rest = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p)
-    k, share = 0, 1.0 / context[WEIGHT]
+    diagonal, rest, h = part(work, size + 2 * p, p), part(work, size + 3 * p, 2 * p), part(out, p, p)
+    k, share, recently = 0, 1.0 / steady[WEIGHT], 1.0 / recent[WEIGHT]
     for i in range(p):
-        away[i] = z[i] - context[FEATURES + i] * share
+        mean, mu = steady[FEATURES + i] * share, recent[FEATURES + i] * recently
+        if follows:
+            mean = reference[i] if relative else mu
+        away[i] = z[i] - mean
         solved[i] = away[i]
+        h[i] = mu - mean if follows and relative else 0.0
         for j in range(p - i):
             total[k + j] = signal[k + j] + error[k + j]
         diagonal[i] = total[k]
         total[k] = total[k] * (1.0 + 1e-6) if total[k] > 0.0 else 1.0
         k += p - i
     if not factor(total, p, rest):
+        for i in range(p):
+            h[i] = 0.0
         return
     solve_factored(total, p, solved)
-    k = 0
-    for i in range(p):
-        if spec[CURVED] and not follows and curve[i] != 0.0 and error[k] > 0.0:
-            h = bounded_departure(away[i], curve[i], diagonal[i], error[k])
-            out[p + i] = h
-            out[i] += curve[share_at(p)] * h
-        out[i] -= error[k] * solved[i]
-        for j in range(i + 1, p):
-            out[i] -= error[k + j - i] * solved[j]
-            out[j] -= error[k + j - i] * solved[i]
-        k += p - i
+    if not steady_error:  # else rounding would tell z from x~
+        add_symmetric(error, p, -1.0, solved, out)
+        if relative:
+            add_symmetric(part(reference, factor_at(p), size), p, 1.0, solved, out)
+    if departs:
+        if follows:
+            solve_factored_once(total, p, h)
+            for i in range(p):
+                solved[i] = h[i]
+                h[i] = 0.0
+            add_symmetric(error, p, 1.0, solved, h)
+        else:
+            k = 0
+            for i in range(p):
+                if curve[i] != 0.0 and error[k] > 0.0:
+                    h[i] = bounded_departure(away[i], curve[i], diagonal[i], error[k])
+                k += p - i
+        if relative and follows:
+            out[2 * p + 1] = departure_noise(signal, tuning[MEMORY], fit, n_actions, p, part(work, size + 2 * p, work.size - size - 2 * p))
+        if relative:
+            magnify(signal, part(reference, factor_at(p), size), p, h, part(work, size + 2 * p, work.size - size - 2 * p))
+        lam = curve[drift_at(p) if follows else share_at(p)]
+        for i in range(p):
+            out[i] += lam * h[i]
+    if relative and spec[PRECISION] and not steady_error:
+        out[2 * p] = relative_precision(signal, total, fit, n_actions, p, part(work, size, 2 * p))
 
 
 @seldom
-def refit_noise(sums, fit, n_actions, p, mean_error):
-    """nu, the variance of the rewards' own noise as a multiple of that of <theta, x>; and u, 1 - reliability of a mean round.
-
-    What regression calibration leaves has the variance s = sigma^2 + theta' var(x | x~) theta, about (nu + u) theta' Sx theta; s itself
-    adds about s K p / (n (1 - u)) to the mean of theta' Sx theta, which is taken off. nu is at least 0.2: u is not known exactly either.
-    Both are 0, and all rounds count alike, while noise could explain all of theta.
-    """
-    size, width, place = packed_size(p), row_width(p), fit_width(p)
-    signal, curve = part(fit, signal_fit(n_actions) * place + factor_at(p), size), part(fit, curve_fit(n_actions) * place, place)
-    gram, error, cross = gram_at(p), error_at(p), cross_at(p)
-    weight, left, explained = 0.0, 0.0, 0.0
-    for k in range(size):
-        mean_error[k] = 0.0
-    for a in range(n_actions):
-        row, theta = part(sums, a * width, width), part(fit, a * place, p)
-        weight += row[WEIGHT]
-        left += row[reward_sq_at(p)]
-        k = 0
-        for i in range(p):
-            left -= 2.0 * theta[i] * row[cross + i]
-            for j in range(i, p):
-                both = theta[i] * theta[j] * (1.0 if i == j else 2.0)
-                left += both * row[gram + k]
-                explained += row[WEIGHT] * both * signal[k]
-                mean_error[k] += row[error + k]
-                k += 1
-    nu, u, fitted = 0.0, 0.0, n_actions * p
-    if weight > fitted:
-        for k in range(size):
-            mean_error[k] /= weight
-        known = reliability(fit, n_actions, p, mean_error)
-        left /= weight - fitted
-        explained = (explained - left * fitted / known) / weight
-        if explained > 0.0:
-            u = 1.0 - known
-            nu = min(max(left / explained - u, LEAST_NOISE), LARGEST)
-    curve[noise_at(p)], curve[left_at(p)] = nu, u
+def factor_signal(signal, error, p, out, work):
+    """The factor of Sx, with 2 % of Sx + S0 on its diagonal: no feature is taken to be less reliable than that. False if there is none."""
+    k = 0
+    for i in range(p):
+        for j in range(p - i):
+            out[k + j] = signal[k + j]
+        out[k] += LEAST_RELIABILITY * (signal[k] + error[k])
+        if not out[k] > 0.0:
+            out[k] = 1.0
+        k += p - i
+    return factor_once(out, p, work)
 
 
 @seldom
-def refit_common(ridge, sums, fit, n_actions, p, work):
-    """theta of all arms together, (sum_a G_a + ridge I)^-1 sum_a c_a, which each of them is drawn to, see `solve_calibrated`.
+def departure_noise(signal, memory, fit, n_actions, p, work):
+    """What chance adds to (b'g)^2 for the departure g = S0 Sx^-1 (mu - m) of a mean mu over so many rounds, averaged over the actions.
 
-    Where there is nothing to be solved yet it is 0.
+    The variance of mu is that of x~ divided by 2 memory - 1.
     """
-    size, width = packed_size(p), row_width(p)
-    gram, rest = part(work, 0, size), part(work, size, 2 * p)
-    common = part(fit, curve_fit(n_actions) * fit_width(p) + common_at(p), p)
-    k = 0
+    size, place, total = packed_size(p), fit_width(p), 0.0
+    error = part(fit, reference_fit(n_actions) * place + factor_at(p), size)
+    a, y, seen = part(work, 0, size), part(work, size, p), part(work, size + p, p)
+    if not factor_signal(signal, error, p, a, part(work, size + 2 * p, 2 * p)):
+        return 0.0
+    for b in range(n_actions):
+        for i in range(p):
+            y[i] = seen[i] = 0.0
+        add_symmetric(error, p, 1.0, part(fit, b * place, p), y)
+        solve_factored_once(a, p, y)
+        add_symmetric(signal, p, 1.0, y, seen)
+        add_symmetric(error, p, 1.0, y, seen)
+        total += dot(y, seen, p)
+    return total / (n_actions * (2.0 * memory - 1.0))
+
+
+@seldom
+def magnify(signal, error, p, h, work):
+    """h = A^-1 h = h + S0 Sx^-1 h; h stays as it is where Sx has no inverse."""
+    size = packed_size(p)
+    a, solved = part(work, 0, size), part(work, size, p)
     for i in range(p):
-        common[i] = 0.0
-        for j in range(p - i):
-            gram[k + j] = ridge if j == 0 else 0.0
-        k += p - i
+        solved[i] = h[i]
+    if factor_signal(signal, error, p, a, part(work, size + p, 2 * p)) and solve_factored_once(a, p, solved):
+        add_symmetric(error, p, 1.0, solved, h)
+
+
+@seldom
+def relative_precision(signal, total, fit, n_actions, p, work):
+    """w = s^2 / (s^2 + l - l0): how much less of the reward is left in this round than in one with the error of reference.
+
+    The context leaves l = theta' (Sx - Sx (Sx + S)^-1 Sx) theta of the variance of r, so l - l0 = b'V b - b'V (Sx + S)^-1 V b, for the
+    slopes b = A' theta on z and V = Sx + S0. It is averaged over the actions; `total` is the factor of Sx + S.
+    """
+    place, error = fit_width(p), part(fit, reference_fit(n_actions) * fit_width(p) + factor_at(p), packed_size(p))
+    seen, solved, lost = part(work, 0, p), part(work, p, p), 0.0
     for a in range(n_actions):
-        row = part(sums, a * width, width)
-        for k in range(size):
-            gram[k] += row[gram_at(p) + k]
+        slopes = part(fit, a * place, p)
         for i in range(p):
-            common[i] += row[cross_at(p) + i]
-        fit[stale_at(a, p)] = 1.0
-        fit[stale_at(robust_fit(n_actions, a), p)] = 1.0  # its pseudo-outcomes are made with the first fit
-    if not factor_once(gram, p, rest) or not solve_factored(gram, p, common):
+            seen[i] = 0.0
+        add_symmetric(signal, p, 1.0, slopes, seen)
+        add_symmetric(error, p, 1.0, slopes, seen)
         for i in range(p):
-            common[i] = 0.0
-
-
-@jit
-def solve_calibrated(dims, arm, ridge, sums, fit, p, n_actions, work):
-    """Regression calibration in one arm: theta = (sum w x^x^' + ridge I + p S)^-1 (sum w x^ r + p S theta-), S = mean Sigma_e.
-
-    theta- is the fit of all arms together when x~ was last calibrated. The ridge p S counts as many rounds as there are features, which
-    vary as the error does and agree with theta-: about what an arm must have seen to know better, and nothing where there is no error.
-    """
-    p = n_features(dims, p)
-    size, place, width = packed_size(p), fit_width(p), row_width(p)
-    row, errors = part(sums, arm * width, width), part(sums, context_row(n_actions) * width + error_at(p), size)
-    common, theta = part(fit, curve_fit(n_actions) * place + common_at(p), p), part(fit, arm * place, p)
-    gram, cross = part(row, gram_at(p), size), part(row, cross_at(p), p)
-    a, rest = part(work, 0, size), part(work, size, 2 * p)
-    pull = quotient(float(p), max(sums[context_row(n_actions) * width + COUNT], 1.0))
-    for i in range(p):
-        theta[i] = cross[i]
-    k = 0
-    for i in range(p):
-        for j in range(p - i):
-            s = pull * errors[k + j]
-            a[k + j] = gram[k + j] + s
-            theta[i] += s * common[i + j]
-            if j > 0:
-                theta[i + j] += s * common[i]
-        a[k] += ridge
-        k += p - i
-    solved = factor(a, p, rest)
-    if solved:
-        solved = solve_factored(a, p, theta)
-    if not solved:
-        for i in range(p):
-            theta[i] = 0.0
-    fit[arm * place + report_at(p) + REPORT] = SOLVED if solved else SINGULAR
-    fit[stale_at(arm, p)] = 0.0
+            solved[i] = seen[i]
+        solve_factored_once(total, p, solved)
+        lost += dot(slopes, seen, p) - dot(seen, solved, p)
+    noise = fit[prior_fit(n_actions) * place + noise_at(p)]
+    if not noise > 0.0:
+        return 1.0
+    left = noise + lost / n_actions
+    return min(max(noise / left, PRECISIONS[0]), PRECISIONS[1]) if left > 0.0 else PRECISIONS[1]
 
 
 @jit
@@ -253,3 +273,12 @@ def reliability(fit, n_actions, p, error):
         total += own / (own + error[k]) if own > 0.0 else 1.0 if error[k] == 0.0 else 0.0
         k += p - i
     return max(total / p, 1e-3)
+
+
+@spliced
+def relative_reliability(fit, n_actions, p, error, seen):
+    """The reliability of a round by that of one with the error of reference; 1 where they are alike, so that all rounds count the same."""
+    if seen[2 * p] == 1.0:
+        return 1.0
+    reference = part(fit, reference_fit(n_actions) * fit_width(p) + factor_at(p), packed_size(p))
+    return reliability(fit, n_actions, p, error) / reliability(fit, n_actions, p, reference)

@@ -77,17 +77,23 @@ def add_context(s, p, z, error):
         k += p - i
 
 
+@spliced
+def feature_varies(steady, i, k):
+    """Whether feature i of x~, whose square is the k-th product, has a variance beyond rounding."""
+    mean, second = steady[FEATURES + i] / steady[COUNT], steady[k] / steady[COUNT]
+    variance = second - mean * mean
+    return variance > 1e-10 * second and variance >= LEAST_VARIANCE
+
+
 @seldom
 def find_variation(steady, recent, p, varies):
     """Which features vary, and by how much the forgetting mean predicts worse: sum_j log(V_jj' / V_jj) over these features."""
     k, score = gram_at(p), 0.0
     for i in range(p):
-        mean = steady[FEATURES + i] / steady[COUNT]
-        second = steady[k] / steady[COUNT]
-        variance = second - mean * mean
-        varies[i] = 1.0 if variance > 1e-10 * second and variance >= LEAST_VARIANCE else 0.0
+        varies[i] = 1.0 if feature_varies(steady, i, k) else 0.0
         if varies[i] > 0.0:
-            score += math.log(max(recent[k] / recent[COUNT], 1e-300) / variance)
+            mean = steady[FEATURES + i] / steady[COUNT]
+            score += math.log(max(recent[k] / recent[COUNT], 1e-300) / (steady[k] / steady[COUNT] - mean * mean))
         k += p - i
     return score
 

@@ -11,17 +11,21 @@ from .layout import (
     DEPARTURE_LEFT,
     DEPARTURE_SQ,
     FEATURES,
+    KAPPA,
     LEARNED,
     LEFT_SQ,
     N_ACTIONS,
+    SHARE_COLUMNS,
     context_row,
     cross_at,
     curve_fit,
+    drift_at,
     factor_at,
     fit_width,
     gram_at,
     packed_size,
     recent_row,
+    report_at,
     row_width,
     share_at,
     signal_fit,
@@ -36,8 +40,11 @@ SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is 
 LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
 CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
 FIRST_SHARE = 1.0  # before the rewards say anything
-SHARE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
-MOST_SHARE = 2.0  # the curve is cut off, so that more than 1 can be right
+CURVE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
+DRIFT_PRECISION = 0.5  # likewise: whether x moves, or the error, is nearly left to the rewards
+MOST_CURVE = 2.0  # the curve is cut off, so that more than 1 can be right
+MOST_DRIFT = 1.0
+DRIFT_KEPT = 0.995  # of what the rewards have said of a drift, in every round
 SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
 
 
@@ -136,40 +143,52 @@ def variance_of(sums, steady, i, k, p):
 
 
 @spliced
+def share_row(spec, sums, fit, p):
+    """Where the sums for the share begin that is being learned: that of the curve, or of the drift where the mean is followed."""
+    follows = fit[signal_fit(spec[N_ACTIONS]) * fit_width(p) + report_at(p) + KAPPA] == 1.0
+    return sums.size - row_width(p) + (SHARE_COLUMNS if follows else 0)
+
+
+@spliced
 def learn_share(spec, memory, seen, p, action, reward):
-    """What the reward of a round says of the share lambda of the curve that is right, into the last row of the sums.
+    """What the reward of a round says of the share lambda of the departure h that is right, into the last row of the sums.
 
     With theta of the action taken, e = r - theta'x^ + lambda theta'h is what the linear predictor leaves, and lambda theta'h should explain
-    it: sums of 1, e^2, (theta'h)^2 and theta'h e. Rounds without a departure h say nothing.
+    it: sums of 1, e^2, (theta'h)^2 and theta'h e. From (theta'h)^2 is taken what chance adds to it, see `departure_noise`. Rounds without a
+    departure h say nothing. Old rounds fade from the share of a drift, as e was found with a theta that has moved since.
     """
     n_actions, sums, fit = spec[N_ACTIONS], memory.sums, memory.fit
     if memory.extra[LEARNED] < SHARE_FROM * p * n_actions:
         return
-    e, departed = reward, 0.0
+    row = share_row(spec, sums, fit, p)
+    curved = row == sums.size - row_width(p)
+    used = fit[curve_fit(n_actions) * fit_width(p) + (share_at(p) if curved else drift_at(p))]
+    e, departed, kept = reward, 0.0, 1.0 if curved else DRIFT_KEPT
     start, end = reach(action, n_actions)
     for b in range(start, end):
         if same(b, action):
             theta = part(fit, b * fit_width(p), p)
             departed = dot(theta, part(seen, p, p), p)
-            e = reward - dot(theta, seen, p) + fit[curve_fit(n_actions) * fit_width(p) + share_at(p)] * departed
+            e = reward - dot(theta, seen, p) + used * departed
     if departed != 0.0 and abs(e) <= LARGEST_FACTOR:
-        row = sums.size - row_width(p)
-        sums[row + DEPARTING] += 1.0
-        sums[row + LEFT_SQ] += e * e
-        sums[row + DEPARTURE_SQ] += departed * departed
-        sums[row + DEPARTURE_LEFT] += departed * e
+        sums[row + DEPARTING] = kept * sums[row + DEPARTING] + 1.0
+        sums[row + LEFT_SQ] = kept * sums[row + LEFT_SQ] + e * e
+        sums[row + DEPARTURE_SQ] = kept * sums[row + DEPARTURE_SQ] + departed * departed - seen[2 * p + 1]
+        sums[row + DEPARTURE_LEFT] = kept * sums[row + DEPARTURE_LEFT] + departed * e
 
 
 @spliced
 def refit_share(spec, sums, fit, p):
-    """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), cut off at 0 and 2; kappa = 4 mean e^2.
+    """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), kappa = c mean e^2.
 
-    Ridge regression about 1: the posterior mean with a prior of standard deviation 1/2.
+    Ridge regression about 1: the posterior mean with a prior of standard deviation 1/sqrt(c); c = 4 for a curve, 1/2 for a drift. It is cut
+    off at 0, and at 2 or, of a drift, 1.
     """
-    row = sums.size - row_width(p)
-    if sums[row + DEPARTING] > 0.0:
-        kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
-        information = sums[row + DEPARTURE_SQ] + kappa
-        if 0.0 < information < np.inf:
-            share = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
-            fit[curve_fit(spec[N_ACTIONS]) * fit_width(p) + share_at(p)] = min(max(share, 0.0), MOST_SHARE)
+    for k in range(2):
+        row, share = sums.size - row_width(p) + k * SHARE_COLUMNS, share_at(p) if k == 0 else drift_at(p)
+        if sums[row + DEPARTING] > 0.0:
+            kappa = (CURVE_PRECISION if k == 0 else DRIFT_PRECISION) * sums[row + LEFT_SQ] / sums[row + DEPARTING]
+            information = sums[row + DEPARTURE_SQ] + kappa
+            if kappa <= information < np.inf and information > 0.0:
+                found = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
+                fit[curve_fit(spec[N_ACTIONS]) * fit_width(p) + share] = min(max(found, 0.0), MOST_CURVE if k == 0 else MOST_DRIFT)

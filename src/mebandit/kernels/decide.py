@@ -15,9 +15,6 @@ from .layout import (
     N_ACTIONS,
     ORACLE,
     PSEUDO,
-    READS,
-    READS_BETTER,
-    READS_ROBUST,
     ROBUST,
     RULE,
     THOMPSON,
@@ -26,7 +23,9 @@ from .layout import (
     WIDTH,
     factor_at,
     fit_width,
+    noise_at,
     packed_size,
+    prior_fit,
     robust_fit,
 )
 from .limits import LEAST
@@ -145,9 +144,9 @@ _NODE_WEIGHTS = (0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1
 
 
 @spliced
-def robust_earns_more(spec, extra):
-    """Whether the doubly robust fit, acting on x~, has shown that it earns more than the calibrated one, where both may decide."""
-    return spec[READS] == READS_BETTER and extra[EVIDENCE] > EVIDENCE_NEEDED * math.sqrt(extra[EVIDENCE_SQ])
+def robust_earns_more(extra):
+    """Whether the doubly robust fit, acting on x~, has shown that it earns more than the regression."""
+    return extra[EVIDENCE] > EVIDENCE_NEEDED * math.sqrt(extra[EVIDENCE_SQ])
 
 
 @spliced
@@ -193,18 +192,19 @@ def propose(choose, recipe, memory, context, oracle, floor, exploring, out, work
 @spliced
 def write_scores(recipe, memory, context, work):
     """The score of each action, at the front of `work`; for Thompson's rule the standard deviations after them."""
-    spec, extra, z, seen = recipe.spec, memory.extra, context.z, context.seen
-    n_actions, rule, p = spec[N_ACTIONS], spec[RULE], z.size
+    spec, extra, seen = recipe.spec, memory.extra, context.seen
+    n_actions, rule, p = spec[N_ACTIONS], spec[RULE], context.z.size
     width = recipe.tuning[WIDTH]
     if rule == ROBUST and extra[CHOICE] > 0.0:
         width += 2.0 ** (extra[CHOICE] - 1.0)
-    begin, plain = 0, False
+    begin, q = 0, p
     if spec[WEIGHTING] == PSEUDO:
-        plain = robust_earns_more(spec, extra)
-        begin = robust_fit(n_actions, 0) if plain or spec[READS] == READS_ROBUST else 0
+        if robust_earns_more(extra):
+            begin, q, rule, seen = robust_fit(n_actions, 0), p - 1, GREEDY, part(context.z, 1, p - 1)
+        width *= math.sqrt(max(memory.fit[prior_fit(n_actions) * fit_width(p) + noise_at(p)], 0.0))
     for a in range(n_actions):
         row = (begin + a) * fit_width(p)
-        s = dot(part(memory.fit, row, p), z if plain else seen, p)
+        s = dot(part(memory.fit, row, q), seen, q)
         if rule != GREEDY:
             factor = part(memory.fit, row + factor_at(p), packed_size(p))
             spread = width * math.sqrt(max(quadratic_form(recipe.dims, factor, p, seen, part(work, 2 * n_actions, p)), 0.0))

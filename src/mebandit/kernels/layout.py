@@ -6,20 +6,21 @@ row, so that row i holds the entries (i, i), ..., (i, p - 1). The functions at t
 
 from .compile import inlined
 
-VERSION: int = 1
+VERSION: int = 2
 """of this layout, for files of states: raised whenever a row or a column gets another place or meaning"""
 
 
 # The running sums: a row for each thing that is summed, see `row_width` for its columns.
 #
 #   a < K                 the rounds in which action a was taken
-#   offered_row(K, a)     the error covariance of the rounds in which a was allowed; with PSEUDO all that the doubly robust fit is made of
+#   offered_row(K, a)     the error covariance of the rounds in which a was allowed; with PSEUDO all that the doubly robust fit is made of,
+#                         for the features but the first
 #   alike_row(K)          the error covariance of the rounds that count alike for all actions
 #   context_row(K)        x~ in all rounds: sums of x~, x~x~' and Sigma_e; in the columns of the cross moments `cubes`
 #   recent_row(K)         sums of x~ that forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of
 #                         Sigma_e; in the columns of the cross moments `squares`
-#   departure_row(K, a)   with PSEUDO: the matrix D_a of the pseudo-outcomes, (p, p), see `learn_pseudo`
-#   the last row          with CURVED: what the rewards say of the curve, see `learn_share`
+#   departure_row(K, a)   with PSEUDO: the matrix D_a of the pseudo-outcomes, (p - 1, p), see `learn_pseudo`
+#   the last row          with CURVED: what the rewards say of the departures from linearity, see `learn_share`
 #
 # cubes and squares: sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance so far. h
 # has the mean of a^3 and varies less (6 v^3 instead of 15 v^3 where x~ is normal): 3 v sum a is what sum a^3 owes to taking the mean so far
@@ -31,11 +32,13 @@ FEATURES: int = 3  # from here on sums of w z; the other terms follow, at `gram_
 
 # The fits: a row for each, see `fit_width`: theta, at `factor_at` the packed factor that it was solved from, at `report_at` these three.
 #
-#   a < K                 action a; with PSEUDO by regression calibration
-#   robust_fit(K, a)      with PSEUDO: the doubly robust one
+#   a < K                 action a; with PSEUDO by regression on the calibrated context
+#   robust_fit(K, a)      with PSEUDO: the doubly robust one, of the features but the first
 #   signal_fit(K)         Sx = cov(x~) - mean Sigma_e in the place of the factor; its report is 1 once there is one, its kappa 1 where the
 #                         forgetting mean is used; `SIGNAL_ROUNDS` its first entry
-#   curve_fit(K)          alpha of every feature, then what stands at `share_at`, `noise_at`, `left_at` and `common_at`
+#   curve_fit(K)          alpha of every feature, then what stands at `share_at` and `drift_at`
+#   prior_fit(K)          with PSEUDO: what the regressions are drawn to, at `center_at`, `spread_at`, `noise_at`, `pull_at` and `middle_at`
+#   reference_fit(K)      with PSEUDO: what calibration is relative to: a mean of x~, and an error covariance as its factor
 REPORT: int = 0  # how it was found, see below
 STALE: int = 1  # whether the sums have moved on since
 KAPPA: int = 2  # the share of the error covariance that was taken out
@@ -50,7 +53,7 @@ UNSOLVED: int = 3  # to be solved with care; never stored
 
 # `extra`, what a learner counts.
 LEARNED: int = 0  # rounds learned
-EVIDENCE: int = 1  # of two fits: the evidence on which of them earns more
+EVIDENCE: int = 1  # of two fits: the evidence that the doubly robust one earns more
 EVIDENCE_SQ: int = 2  # the sum of its squares
 EPOCH_SIZE: int = 1  # of RobustUCB: rounds of this epoch
 EPOCH_SUM: int = 2  # their rewards
@@ -60,29 +63,29 @@ CHOICE: int = 5  # which attack budget is played
 CHOICE_PROB: int = 6  # with which probability it was drawn
 LOG_WEIGHTS: int = 7  # from here on, EXP3's weight of each budget
 
-# The last row of the sums of a curved recipe: what the share of the curve is solved from, see `learn_share`.
+# The last row of the sums of a curved recipe: what the shares of the curve, and then of the drift, are solved from, see `learn_share`.
 DEPARTING: int = 0
 LEFT_SQ: int = 1
 DEPARTURE_SQ: int = 2
 DEPARTURE_LEFT: int = 3
+SHARE_COLUMNS: int = 4
 
 # `spec`, the integers that tell one recipe from another.
 N_ACTIONS: int = 0
-INTERCEPT: int = 1  # 1 where a feature of ones comes first
+INTERCEPT: int = 1  # how many features of ones come first; with PSEUDO one more than the user has asked for
 WEIGHTING: int = 2  # how a round counts for the action that was taken
 CORRECTION: int = 3  # what error covariance is taken out
 RULE: int = 4  # how scores become probabilities
 GUARD: int = 5  # when Fuller's guard decides
 ACTS_ON: int = 6  # which context the decision reads
-READS: int = 7  # which of two fits decides
-PRECISION: int = 8  # 1 where rounds count by the precision of their prediction
-CURVED: int = 9  # 1 where the calibration may be curved
-FADES: int = 10  # 1 where old rounds count less
+PRECISION: int = 7  # 1 where rounds count by the precision of their prediction
+CURVED: int = 8  # 1 where the calibration may be curved
+FADES: int = 9  # 1 where old rounds count less
 
 # `spec[WEIGHTING]`
 UNIT: int = 0  # 1
 INVERSE: int = 1  # the inverse of the probability
-PSEUDO: int = 2  # two fits are kept: regression calibration, and the doubly robust one with its pseudo-outcomes
+PSEUDO: int = 2  # two fits are kept: regression on the calibrated context, and the doubly robust one with its pseudo-outcomes
 
 # `spec[CORRECTION]`
 NO_CORRECTION: int = 0
@@ -109,11 +112,6 @@ BLP: int = 1  # its best linear predictor of x
 EW_BLP: int = 2  # the same about an exponentially weighted mean
 CHOSEN_BLP: int = 3  # whichever of the two means predicts x~ better
 
-# `spec[READS]`
-READS_ROBUST: int = 0  # the doubly robust fit
-READS_CALIBRATED: int = 1  # regression calibration
-READS_BETTER: int = 2  # the one that earns more, as far as that is known
-
 # `tuning`, the real numbers of a recipe.
 RIDGE: int = 0
 WIDTH: int = 1  # of a bonus or a posterior
@@ -123,19 +121,19 @@ MEMORY: int = 4  # rounds over which the exponentially weighted mean averages
 DISCOUNT: int = 5  # what a weight is multiplied with in every later round
 
 # A learner's workspace, one array of 64-bit words: first the columns of `spec`, then these integers, then the parts.
-SEED: int = 11
-WARMUP: int = 12
-CORRECT_FROM: int = 13
-CHANGES: int = 14  # of the error covariance, so far
-SUMS_AT: int = 15  # where each part begins, and the last one ends
-FIT_AT: int = 16
-EXTRA_AT: int = 17
-TUNING_AT: int = 18
-PLAN_AT: int = 19
-STABILIZER_AT: int = 20
-THETA_AT: int = 21  # an oracle's own
-ERROR_COV_AT: int = 22  # of the last decision
-ROOM_AT: int = 23  # scratch room
+SEED: int = 10
+WARMUP: int = 11
+CORRECT_FROM: int = 12
+CHANGES: int = 13  # of the error covariance, so far
+SUMS_AT: int = 14  # where each part begins, and the last one ends
+FIT_AT: int = 15
+EXTRA_AT: int = 16
+TUNING_AT: int = 17
+PLAN_AT: int = 18
+STABILIZER_AT: int = 19
+THETA_AT: int = 20  # an oracle's own
+ERROR_COV_AT: int = 21  # of the last decision
+ROOM_AT: int = 22  # scratch room
 WORKSPACE_HEAD: int = ROOM_AT + 2
 
 # The plan in a workspace: what the schedules say.
@@ -271,21 +269,49 @@ def share_at(p):
 
 
 @inlined
-def noise_at(p):
-    """nu, the variance of the rewards' own noise, see `refit_noise`."""
+def drift_at(p):
+    """The share of the departure by a drifting mean that is used."""
     return p + 1
 
 
 @inlined
-def left_at(p):
-    """u, 1 - the reliability of a mean round, likewise."""
-    return p + 2
+def prior_fit(n_actions):
+    return 2 * n_actions + 2
 
 
 @inlined
-def common_at(p):
-    """The theta of all actions together, see `refit_common`."""
-    return p + 3
+def center_at(p):
+    """The mean of each feature, which the intercepts are drawn about."""
+    return 0
+
+
+@inlined
+def spread_at(p):
+    """The variance of each feature; 0 for those that do not vary, which the regressions leave out."""
+    return p
+
+
+@inlined
+def noise_at(p):
+    """s^2, what the regressions leave of the variance of the rewards."""
+    return 2 * p
+
+
+@inlined
+def pull_at(p):
+    """kappa, how many rounds the pull of the slopes to 0 counts for."""
+    return 2 * p + 1
+
+
+@inlined
+def middle_at(p):
+    """The mean of all rewards, which the intercepts are drawn to."""
+    return 2 * p + 2
+
+
+@inlined
+def reference_fit(n_actions):
+    return 2 * n_actions + 3
 
 
 # ---- sizes ----
@@ -309,6 +335,12 @@ def number_of_fits(spec):
 
 
 @inlined
+def seen_size(p):
+    """The calibrated context, its departure from linearity, how precise the round is, and the departure's noise, see `calibrate`."""
+    return 2 * p + 2
+
+
+@inlined
 def work_size(n_actions, p):
     """Scratch room that suffices for every function here but what is done aside."""
     return 9 * n_actions + 6 * p + 2 * packed_size(p)
@@ -323,4 +355,4 @@ def aside_size(p):
 @inlined
 def room_size(n_actions, p):
     """Room for a single round."""
-    return 3 * p + packed_size(p) + work_size(n_actions, p) + aside_size(p)
+    return seen_size(p) + p + packed_size(p) + work_size(n_actions, p) + aside_size(p)

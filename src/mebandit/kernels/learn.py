@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .calibrate import calibration_is_due, refit_calibration, reliability, solve_calibrated
+from .calibrate import calibration_is_due, refit_calibration, relative_reliability, reliability
 from .compile import reach, same, seldom, spliced
 from .context import learn_context
 from .curve import learn_share, refit_share
@@ -45,6 +45,7 @@ from .layout import (
     stale_at,
 )
 from .limits import LEAST
+from .prior import solve_calibrated
 from .rounds import Solving
 from .solve import solve_arm
 from .sums import discount, learn_pseudo, learn_sums, write_target
@@ -83,12 +84,10 @@ def take_in_calibrated(recipe, memory, context, outcome):
         return
     if spec[FADES]:
         discount(sums, tuning[DISCOUNT], n_actions, p)
-    known = reliability(fit, n_actions, p, error) if spec[PRECISION] or spec[WEIGHTING] == PSEUDO else 1.0
-    weight = known if spec[PRECISION] else 1.0
     if spec[WEIGHTING] == PSEUDO:
-        learn_pseudo(recipe, memory, context, outcome, weight, known)
+        learn_pseudo(recipe, memory, context, outcome, relative_reliability(fit, n_actions, p, error, context.seen))
     else:
-        learn_sums(recipe, sums, context, outcome, weight)
+        learn_sums(recipe, sums, context, outcome, reliability(fit, n_actions, p, error) if spec[PRECISION] else 1.0)
     if spec[ACTS_ON] != PREDICTED:
         if spec[CURVED]:
             learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
@@ -127,7 +126,7 @@ def refit_all(recipe, memory, correcting, p, room):
 def refit_plain(recipe, memory, correcting, p, room):
     """`refit_all` of a recipe that reads x~ as it is."""
     for a in range(recipe.spec[N_ACTIONS]):
-        refit_corrected(a, recipe, memory, correcting, p, room)
+        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
 
 
 @spliced
@@ -143,7 +142,7 @@ def refit_context(recipe, memory, p, work):
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
     if spec[ACTS_ON] != PREDICTED:
         if calibration_is_due(spec, sums, fit, p):
-            refit_calibration(spec, recipe.tuning, sums, fit, p, work)
+            refit_calibration(spec, sums, fit, p, work)
         if spec[CURVED]:
             refit_share(spec, sums, fit, p)
 
@@ -154,22 +153,25 @@ def refit_arm(a, recipe, memory, correcting, p, room):
     n_actions = recipe.spec[N_ACTIONS]
     if recipe.spec[WEIGHTING] == PSEUDO and a < n_actions:
         if memory.fit[stale_at(a, p)] != 0.0:
-            solve_calibrated(recipe.dims, a, recipe.tuning[RIDGE], memory.sums, memory.fit, p, n_actions, room.work)
-        return
-    refit_corrected(a, recipe, memory, correcting, p, room)
+            solve_calibrated(recipe.dims, a, memory.sums, memory.fit, p, n_actions, room.work)
+    elif recipe.spec[WEIGHTING] == PSEUDO:
+        refit_corrected(recipe.dims[1:], a, recipe, memory, correcting, p, room)
+    else:
+        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
 
 
 @spliced
-def refit_corrected(a, recipe, memory, correcting, p, room):
+def refit_corrected(dims, a, recipe, memory, correcting, p, room):
     """`refit_arm` of a fit that is solved with the error covariance taken out, or as it is."""
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
-    keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
+    pseudo = spec[WEIGHTING] == PSEUDO
+    keeps = GREEDY < spec[RULE] <= ROBUST and not pseudo  # the rules that ask how sure a fit is
     correction = spec[CORRECTION] if correcting else NO_CORRECTION
     uncorrected = correction != NO_CORRECTION and fit[a * fit_width(p) + report_at(p) + KAPPA] == 0.0
     if uncorrected or fit[stale_at(a, p)] != 0.0:
         write_target(a, spec, sums, fit, p)
-        solving = Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps)
-        solve_arm(recipe.dims, a, solving, sums, fit, p, spec[N_ACTIONS], room)
+        solving = Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps, 1 if pseudo else 0)
+        solve_arm(dims, a, solving, sums, fit, p, spec[N_ACTIONS], room)
 
 
 @seldom

@@ -99,6 +99,18 @@ def is_within(values, n, most):
     return True
 
 
+@seldom
+def add_symmetric(a, p, share, v, out):
+    """out = out + share A v, for packed A."""
+    k = 0
+    for i in range(p):
+        out[i] += share * a[k] * v[i]
+        for j in range(1, p - i):
+            out[i] += share * a[k + j] * v[i + j]
+            out[i + j] += share * a[k + j] * v[i]
+        k += p - i
+
+
 @jit
 def quadratic_form(dims, a, p, z, work):
     """z' A^-1 z from the factor of A."""
@@ -203,12 +215,12 @@ def pack_errors(error_cov, intercept):
 
 @spliced
 def write_packed(error_cov, intercept, out):
-    """An error covariance, packed; zero for the intercept."""
+    """An error covariance, packed; zero for features of ones."""
     d, k = error_cov.shape[0], 0
-    if intercept:
-        for k in range(d + 1):
+    for i in range(intercept):
+        for _ in range(d + intercept - i):
             out[k] = 0.0
-        k = d + 1
+            k += 1
     for i in range(d):
         for j in range(i, d):
             out[k] = error_cov[i, j]

@@ -34,6 +34,7 @@ from .layout import (
     n_features,
     packed_size,
     room_size,
+    seen_size,
     work_size,
 )
 from .learn import refit_all, refit_calibrated, refit_plain, take_in, take_in_calibrated, take_in_plain
@@ -57,8 +58,8 @@ def calibrated(recipe, memory, z, error, room, work):
     p = z.size
     seen = part(room, 0, p)
     if recipe.spec[ACTS_ON] != PREDICTED:
-        seen = part(room, p, 2 * p)
-        calibrate(recipe.dims, recipe.spec, memory.sums, memory.fit, z, error, seen, work)
+        seen = part(room, p, seen_size(p))
+        calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
     return seen
 
 
@@ -68,9 +69,10 @@ def single_round(see, recipe, memory, predicted, error_cov, allowed, room):
     d, spec = predicted.size, recipe.spec
     p = n_features(recipe.dims, d + spec[INTERCEPT])
     size, n_work = packed_size(p), work_size(spec[N_ACTIONS], p)
-    z, error, at = part(room, 0, p), part(room, 3 * p, size), 3 * p + size
+    z, error, at = part(room, 0, p), part(room, p + seen_size(p), size), p + seen_size(p) + size
     work, aside = part(room, at, n_work), part(room, at + n_work, aside_size(p))
-    z[0] = 1.0
+    for i in range(spec[INTERCEPT]):
+        z[i] = 1.0
     for i in range(d):
         z[spec[INTERCEPT] + i] = predicted[i]
     write_packed(error_cov, spec[INTERCEPT], error)

@@ -16,8 +16,6 @@ from .layout import (
     N_ACTIONS,
     PREDICTED,
     PSEUDO,
-    READS,
-    READS_CALIBRATED,
     REPORT,
     ROBUST,
     RULE,
@@ -27,6 +25,7 @@ from .layout import (
     n_features,
     report_at,
     robust_fit,
+    seen_size,
 )
 from .learn import refit_calibrated, refit_plain, take_in_calibrated, take_in_plain
 from .rounds import Context, Oracle, Outcome, Recipe, Room
@@ -94,7 +93,7 @@ def play(see, choose, take_in, refit_all, dims, given, memory, records, start, r
     writes, learns = records.log.rewards.size == n_rounds, spec[RULE] <= ROBUST
     p = n_features(dims, d + spec[INTERCEPT])
     x, z = part(vectors, 0, d), part(vectors, d, p)
-    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, 2 * p)
+    seen = z if spec[ACTS_ON] == PREDICTED else part(vectors, d + p, seen_size(p))
     predicted = part(z, spec[INTERCEPT], d)
     for b in range(n_rounds):
         theta = item(tape.theta, entry(b, tape.theta.shape[0]))
@@ -128,7 +127,13 @@ def play(see, choose, take_in, refit_all, dims, given, memory, records, start, r
 @inlined
 def shown_fit(spec):
     """The first row of the fits whose theta is reported."""
-    return robust_fit(spec[N_ACTIONS], 0) if spec[WEIGHTING] == PSEUDO and spec[READS] != READS_CALIBRATED else 0
+    return robust_fit(spec[N_ACTIONS], 0) if spec[WEIGHTING] == PSEUDO else 0
+
+
+@inlined
+def shown_feature(spec):
+    """Where in such a row the first feature of x~ stands: after those of ones that the user has asked for."""
+    return spec[INTERCEPT] - 1 if spec[WEIGHTING] == PSEUDO else spec[INTERCEPT]
 
 
 @inlined
@@ -147,7 +152,7 @@ def write_record(spec, fit, theta, totals, recorded, arm_errors):
     width = fit_width(d + spec[INTERCEPT])
     recorded[0], recorded[1], recorded[2] = totals[STANDARD], totals[CLIPPED], totals[GUARDED_FITS]
     for a in range(spec[N_ACTIONS]):
-        own, gap = (shown_fit(spec) + a) * width + spec[INTERCEPT], 0.0
+        own, gap = (shown_fit(spec) + a) * width + shown_feature(spec), 0.0
         for i in range(d):
             gap += (fit[own + i] - theta[a, i]) ** 2
         arm_errors[a] = math.sqrt(gap) if spec[RULE] <= ROBUST else np.nan
@@ -161,7 +166,7 @@ def as_it_is(recipe, memory, z, error, seen, work):
 @spliced
 def calibrated(recipe, memory, z, error, seen, work):
     if recipe.spec[ACTS_ON] != PREDICTED:
-        calibrate(recipe.dims, recipe.spec, memory.sums, memory.fit, z, error, seen, work)
+        calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
 
 
 @cache

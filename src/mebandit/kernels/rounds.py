@@ -32,9 +32,9 @@ class Context(NamedTuple):
     """What is known of a round before its action is chosen."""
 
     z: Array
-    """the prediction x~, after a 1 if there is an intercept"""
+    """the prediction x~, after the features of ones"""
     seen: Array
-    """what the decision reads: z, or z as calibrated, with its departures after it"""
+    """what the decision reads: z, or z as calibrated, with all else that `calibrate` tells"""
     error: Array
     """Sigma_e, packed"""
     allowed: Array
@@ -71,6 +71,8 @@ class Solving(NamedTuple):
     guard: int
     keeps: bool
     """whether the factor is kept, for rules that ask how sure a fit is"""
+    left_out: int
+    """how many of the first features the fit is without"""
 
 
 class Room(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .compile import jit, part, quotient, reach, same, seldom, spliced
+from .compile import inlined, part, quotient, reach, same, seldom, spliced
 from .layout import (
     CORRECTION,
     COUNT,
@@ -13,7 +13,6 @@ from .layout import (
     N_ACTIONS,
     OFFERED,
     PLAYED,
-    PRECISION,
     PSEUDO,
     UNIT,
     WEIGHT,
@@ -22,14 +21,11 @@ from .layout import (
     alike_row,
     context_row,
     cross_at,
-    curve_fit,
     departure_row,
     error_at,
     fit_width,
     gram_at,
-    left_at,
     n_features,
-    noise_at,
     offered_row,
     packed_size,
     reward_at,
@@ -42,14 +38,13 @@ from .linalg import dot
 
 EVIDENCE_KEPT = 0.998  # of the evidence so far, when the fits disagree again: 500 disagreements count
 EVIDENCE_NEEDED = 2.5  # standard errors
-LEAST_NOISE = 0.2  # of the variance of <theta, x>: what the reward's own noise is taken to be at least
-SETTLING = 40.0  # rounds per feature, times 1 - reliability, after which a round counts half in regression calibration
+SETTLING = 10.0  # rounds per feature, after which a round that was calibrated counts half in the regression
 
 
 @spliced
-def take_out(arm, correction, sums, p, n_actions, c):
-    """C, the error covariance to be taken out for an arm."""
-    size, width, error = packed_size(p), row_width(p), error_at(p)
+def take_out(arm, correction, sums, p, width, n_actions, c):
+    """C, the error covariance to be taken out for an arm of p features, in rows of a given width."""
+    size, error = packed_size(p), error_at(p)
     played, offered = part(sums, arm * width + error, size), part(sums, offered_row(n_actions, arm) * width + error, size)
     alike = part(sums, alike_row(n_actions) * width + error, size)
     trace, at = 0.0, 0
@@ -95,7 +90,7 @@ def add_error(s, p, w, error):
         s[at + k] += w * error[k]
 
 
-@jit
+@inlined
 def learn_sums(recipe, sums, context, outcome, weight):
     """Take one round into the running sums; `weight` is the round's own.
 
@@ -125,74 +120,63 @@ def learn_sums(recipe, sums, context, outcome, weight):
             add_error(part(sums, offered_row(n_actions, b) * width, width), p, weight * stabilizer[b], error)
 
 
-@jit
-def learn_pseudo(recipe, memory, context, outcome, weight, known):
-    """Take one round into the sums of both fits, and into the evidence on which of them earns more.
+@inlined
+def learn_pseudo(recipe, memory, context, outcome, weight):
+    """Take one round into the sums of both fits.
 
-    Row a < K: regression calibration, r on the calibrated context x^ where a was played. The offered row of a: every round in which a was
-    allowed, x~ with u r, u = 1{a_t = a} / pi(a); and its departure row the matrix D_a = sum c (1 - u) x~ x^'. With f_a = <theta_a, x^> by
-    the first fit, sum c x~ y_a = sum c u x~ r + D_a theta_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a).
-    E[y_a | x, x~] = <theta_a, x> whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased.
-    Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one earns more.
-    Early rounds, calibrated with a poor Sx, count less in the first fit: n / (n + 40 p (1 - known)), `known` the reliability of x~; and
-    so do those that leave more of the reward unexplained, see `relative_precision`. A round without error says nothing on which fit is
-    right, and counts in full.
+    Row a < K: r on the calibrated context z where a was played. The offered row of a: every round in which a was allowed, x~ with u r,
+    u = 1{a_t = a} / pi(a); and its departure row the matrix D_a = sum c (1 - u) x~ z'. With f_a = <b_a, z> by the first fit,
+    sum c x~ y_a = sum c u x~ r + D_a b_a has the doubly robust pseudo-outcomes y_a = f_a + u (r - f_a). E[y_a | x, x~] = <theta_a, x>
+    whatever f_a is, so (sum c (x~x~' - S))^-1 sum c x~ y_a is unbiased. c is `weight`, see `relative_reliability`.
+    Where the fits would act differently, the difference of the pseudo-outcomes of their actions is what the robust one, on x~, earns more.
+    Early rounds whose calibration rests on a poor Sx count less in the first fit: n / (n + 10 p). Where x~ is read as it is they do not.
     """
-    sums, fit, extra = memory.sums, memory.fit, memory.extra
-    z, seen, action, reward = context.z, context.seen, outcome.action, outcome.reward
-    p = n_features(recipe.dims, z.size)
-    n_actions, width, place = recipe.spec[N_ACTIONS], row_width(p), fit_width(p)
-    top, robust_top = -np.inf, -np.inf
-    chosen, robust = 0.0, 0.0
-    first, second = -1, -1
+    sums, fit, extra, z, seen = memory.sums, memory.fit, memory.extra, context.z, context.seen
+    action, reward, p = outcome.action, outcome.reward, n_features(recipe.dims, z.size)
+    n_actions, width, place, q = recipe.spec[N_ACTIONS], row_width(p), fit_width(p), p - 1
+    top, robust_top, chosen, robust, first, second = -np.inf, -np.inf, 0.0, 0.0, -1, -1
+    predicted, error = part(z, 1, q), part(context.error, p, packed_size(q))
+    w, n, as_it_is = seen[2 * p], extra[LEARNED], True
+    for i in range(1, p):
+        as_it_is = as_it_is and seen[i] == z[i]
     for b in range(n_actions):
         if context.allowed[b]:
-            f = dot(part(fit, b * place, p), seen, p)
-            g = dot(part(fit, robust_fit(n_actions, b) * place, p), z, p)
             u = 1.0 / outcome.propensity if b == action else 0.0
-            add_round(part(sums, offered_row(n_actions, b) * width, width), p, weight, z, context.error, u * reward)
-            matrix = part(sums, departure_row(n_actions, b) * width, p * p)
-            for i in range(p):
-                v = weight * (1.0 - u) * z[i]
+            add_round(part(sums, offered_row(n_actions, b) * width, width), q, weight, predicted, error, u * reward)
+            matrix = part(sums, departure_row(n_actions, b) * width, q * p)
+            for i in range(q):
+                v = weight * (1.0 - u) * predicted[i]
                 for j in range(p):
                     matrix[i * p + j] += v * seen[j]
+            f, g = dot(part(fit, b * place, p), seen, p), dot(part(fit, robust_fit(n_actions, b) * place, q), predicted, q)
             y = f + u * (reward - f)
             if f > top:
                 top, chosen, first = f, y, b
             if g > robust_top:
                 robust_top, robust, second = g, y, b
-    n = extra[LEARNED]
-    if first != second and known < 1.0 and abs(robust - chosen) <= LARGEST_FACTOR:
+    if first != second and abs(robust - chosen) <= LARGEST_FACTOR:
         extra[EVIDENCE] = EVIDENCE_KEPT * extra[EVIDENCE] + robust - chosen
         extra[EVIDENCE_SQ] = EVIDENCE_KEPT**2 * extra[EVIDENCE_SQ] + (robust - chosen) ** 2
+    settled = 1.0 if as_it_is else n / (n + SETTLING * p)
     start, end = reach(action, n_actions)
     for b in range(start, end):
         if same(b, action):
-            settled = n / (n + SETTLING * p * (1.0 - known))
-            w = settled * relative_precision(recipe.spec, fit, p, known)
-            add_round(part(sums, b * width, width), p, w, seen, context.error, reward)
+            add_round(part(sums, b * width, width), p, settled * w, seen, context.error, reward)
 
 
 @spliced
 def write_target(a, spec, sums, fit, p):
-    """What the fit of row a is solved for, sum w z y, where its theta will stand. The doubly robust one adds D theta of the first fit."""
-    n_actions, width = spec[N_ACTIONS], row_width(p)
-    target, cross = part(fit, a * fit_width(p), p), part(sums, a * width + cross_at(p), p)
-    for i in range(p):
+    """What the fit of row a is solved for, sum w z y, where its theta will stand. The doubly robust one adds D b of the first fit."""
+    n_actions, width, pseudo = spec[N_ACTIONS], row_width(p), spec[WEIGHTING] == PSEUDO and a >= spec[N_ACTIONS]
+    q = p - 1 if pseudo else p
+    target, cross = part(fit, a * fit_width(p), q), part(sums, a * width + cross_at(q), q)
+    for i in range(q):
         target[i] = cross[i]
-    if spec[WEIGHTING] == PSEUDO and a >= n_actions:
-        matrix, first = part(sums, departure_row(n_actions, a - n_actions) * width, p * p), part(fit, (a - n_actions) * fit_width(p), p)
-        for i in range(p):
+    if pseudo:
+        matrix, first = part(sums, departure_row(n_actions, a - n_actions) * width, q * p), part(fit, (a - n_actions) * fit_width(p), p)
+        for i in range(q):
             for j in range(p):
                 target[i] += matrix[i * p + j] * first[j]
-
-
-@spliced
-def relative_precision(spec, fit, p, known):
-    """(nu + u) / (nu + 1 - known): how much less is left of the reward in this round than in a mean one; 1 where all are alike."""
-    at = curve_fit(spec[N_ACTIONS]) * fit_width(p)
-    nu, u = fit[at + noise_at(p)], fit[at + left_at(p)]
-    return (nu + u) / (nu + 1.0 - known) if spec[PRECISION] and nu > 0.0 else 1.0
 
 
 @seldom

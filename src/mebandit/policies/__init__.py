@@ -2,7 +2,7 @@
 
 from mebandit.policies.base import Policy, replay
 from mebandit.policies.contexts import BestLinear
-from mebandit.policies.estimators import MEB, DoublyRobust, LeastSquares, Naive, RegressionCalibration, Switching
+from mebandit.policies.estimators import MEB, Calibrated, LeastSquares, Naive
 from mebandit.policies.linear import LinearPolicy
 from mebandit.policies.recipes import (
     bayes_oracle,
@@ -23,16 +23,14 @@ __all__ = [
     "UCB",
     "BayesOracle",
     "BestLinear",
-    "DoublyRobust",
+    "Calibrated",
     "Greedy",
     "LeastSquares",
     "LinearPolicy",
     "Naive",
     "Oracle",
     "Policy",
-    "RegressionCalibration",
     "Robust",
-    "Switching",
     "Thompson",
     "Uniform",
     "bayes_oracle",

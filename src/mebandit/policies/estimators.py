@@ -35,6 +35,8 @@ class Estimator(Component):
     """fits that are kept for each action"""
     reported: ClassVar[int] = 0
     """which of these fits is reported as θ"""
+    leading: ClassVar[int] = 0
+    """how many features of ones it puts before those of the policy, for its own use"""
     divides: ClassVar[bool] = False
     """whether it divides by the probability of the action, so that the floor must be above 0"""
     ridge: float
@@ -58,11 +60,6 @@ class Estimator(Component):
             return np.full(n_actions, 1 / n_actions)
         given = self.stabilizer(time) if callable(self.stabilizer) else self.stabilizer
         return checks.stabilizer(checks.floats("stabilizer", given, (n_actions,)))
-
-    def _check_context(self, *, required: bool = False) -> None:
-        if not isinstance(self.context, BestLinear) and (required or self.context is not None):
-            rule = "be BestLinear(...), on which regression calibration regresses" if required else "be BestLinear(...) or None"
-            checks.refuse("context", rule, checks.shown(self.context))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -98,7 +95,8 @@ class Corrected(Estimator):
         super().__post_init__()
         checks.one_of("guard", self.guard, GUARDS)
         self._set("correct_from", checks.integer("correct_from", self.correct_from, 1))
-        self._check_context()
+        if not (self.context is None or isinstance(self.context, BestLinear)):
+            checks.refuse("context", "be BestLinear(...) or None", checks.shown(self.context))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,95 +132,41 @@ class MEB(Corrected):
             self._set("stabilizer", tuple(checks.stabilizer(checks.floats("stabilizer", self.stabilizer, (None,))).tolist()))
 
 
-OURS = BestLinear(mean="auto", curved=True, weights="precision")
-"""the context that the estimators with two fits read by default"""
-
-
-class TwoFits(Estimator):
-    """The base of the estimators that keep two fits for each action, regression calibration and a doubly robust one.
-
-        θ^rc_a = (Σ_a x̂x̂' + ridge I + R)⁻¹ (Σ_a x̂ r + R θ^all),        R = d mean(Σe), θ^all the fit of all actions together
-        θ^dr_a = (Σ (x̃x̃' - Σe,t) + ridge I)⁻¹ Σ x̃ y_a,               y_a = ⟨θ^rc_a, x̂⟩ + 1{a_t = a} (r - ⟨θ^rc_a, x̂⟩) / π_t(a)
-
-    The first varies least and is biased where E[x | x̃] is not x̂. The second is unbiased whatever the first is, and varies more.
-    """
-
-    weighting = layout.PSEUDO
-    correction = layout.PLAYED
-    n_fits = 2
-    reads: ClassVar[int]
-    """which of the two decides, as the compiled code numbers it"""
-
-    def write(self, spec: Integers, tuning: Floats) -> None:
-        super().write(spec, tuning)
-        spec[layout.READS] = self.reads
+CALIBRATED = BestLinear(mean="auto", curved=True, weights="precision")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RegressionCalibration(TwoFits):
-    """Regression calibration alone: least squares of the reward on x̂, drawn to the fit of all actions together; see `TwoFits`.
+class Calibrated(Estimator):
+    """Two fits for each action: a regression on a calibrated context, which decides, and a doubly robust one, which is reported as θ.
+
+        b_a  = (Σ_a w zz' + κ₀ uu' + κ D)⁻¹ (Σ_a w z r + κ₀ r̄ u),              z = (1, m + A_t (x̃ - m)), u = (1, m)
+        θ_a  = (Σ w (x̃x̃' - Σe,t) + ridge I)⁻¹ Σ w x̃ y_a,                       y_a = ⟨b_a, z⟩ + 1{a_t = a} (r - ⟨b_a, z⟩) / π_t(a)
+
+    A_t = V (V + Σe,t - Σ̄e)⁻¹ calibrates x̃ relative to the mean error Σ̄e; V and m are covariance and mean of x̃. Where Σe does not change
+    it is the identity, and the regression is least squares with an intercept, which neither a wrong Σe nor an error of another kind can
+    mislead. Intercepts are drawn to the mean r̄ of all rewards, slopes to 0, as firmly as the rewards say (κ), in units of D = diag(V):
+    neither units nor the zero of a feature matter. w is the precision of a round: a larger error leaves more of the reward unexplained.
+    The doubly robust fit is unbiased whatever the first is, and varies more. The formulas are in `kernels.prior` and `kernels.calibrate`.
 
     Args:
-        ridge: added to the diagonal when θ is solved for, at least 0, in the units of Σ x̂x̂'.
-        context: how x̂ is made.
-    """
-
-    method = "rc"
-    reads = layout.READS_CALIBRATED
-    ridge: float = 0.1
-    context: BestLinear = OURS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_context(required=True)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class DoublyRobust(TwoFits):
-    """The doubly robust fit alone, which uses every round for every action; see `TwoFits`.
-
-    Args:
-        ridge: added to the diagonal when θ is solved for, at least 0, in the units of Σ x̃x̃'.
-        guard: when a stabilised (Fuller-type) estimate replaces the formula: "auto", "always" or "never", see `Corrected`.
-        context: how x̂ is made, which the decision and the inner regression read. None: both read x̃ itself.
+        ridge: added to the diagonal when the reported θ is solved for, at least 0, in the units of Σ x̃x̃'. Decisions do not depend on it.
+        guard: when a stabilised (Fuller-type) estimate replaces the doubly robust formula: "auto", "always" or "never", see `Corrected`.
+        context: how departures of E[x | x̃] from one linear function of x̃ are followed: a mean that moves, and curves.
     """
 
     method = "dr"
+    weighting = layout.PSEUDO
+    correction = layout.PLAYED
+    n_fits = 2
     reported = 1
     divides = True
-    reads = layout.READS_ROBUST
-    ridge: float = 0.1
+    leading = 1
+    ridge: float = 1e-6
     guard: str = "auto"
-    context: BestLinear | None = OURS
+    context: BestLinear = CALIBRATED
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.one_of("guard", self.guard, GUARDS)
-        self._check_context()
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Switching(TwoFits):
-    """Regression calibration, until the rewards have shown that the doubly robust fit earns more; see `TwoFits`.
-
-    Wherever the two fits choose different actions, the difference of the two pseudo-outcomes is added up. Once it is 2.5 standard errors
-    above 0, the doubly robust fit decides, acting on x̃. θ is reported from the doubly robust fit throughout.
-
-    Args:
-        ridge: added to the diagonal when θ is solved for, at least 0, in the units of Σ x̃x̃'.
-        guard: when a stabilised (Fuller-type) estimate replaces the doubly robust formula: "auto", "always" or "never", see `Corrected`.
-        context: how x̂ is made.
-    """
-
-    method = "auto"
-    reported = 1
-    divides = True
-    reads = layout.READS_BETTER
-    ridge: float = 0.1
-    guard: str = "auto"
-    context: BestLinear = OURS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.one_of("guard", self.guard, GUARDS)
-        self._check_context(required=True)
+        if not isinstance(self.context, BestLinear):
+            checks.refuse("context", "be BestLinear(...)", checks.shown(self.context))

@@ -15,10 +15,10 @@ from mebandit import checks, kernels, schedules
 from mebandit.estimation.moments import Moments
 from mebandit.kernels import layout
 from mebandit.policies.component import Component
-from mebandit.policies.estimators import Estimator, LeastSquares, Stabilizer, TwoFits
+from mebandit.policies.estimators import Calibrated, Estimator, LeastSquares, Stabilizer
 from mebandit.policies.memory import Memory
 from mebandit.policies.rounds import checked_observation, checked_round, readable
-from mebandit.policies.rules import Greedy, Robust, Rule
+from mebandit.policies.rules import UCB, Greedy, Robust, Rule
 from mebandit.schedules import Schedule
 from mebandit.values import Floats, Integers, LinearState, Observation, Round, ScheduleTable
 
@@ -32,7 +32,7 @@ class LinearPolicy(Component):
     Args:
         n_actions: K, the number of actions, at least 2.
         dim: d, the number of features of a prediction, at least 1.
-        estimator: how rounds become θ: `LeastSquares`, `Naive`, `MEB`, `RegressionCalibration`, `DoublyRobust` or `Switching`.
+        estimator: how rounds become θ: `LeastSquares`, `Naive`, `MEB` or `Calibrated`.
         rule: how scores become probabilities: `Greedy`, `UCB`, `Thompson`, `Robust`, `Oracle`, `BayesOracle` or `Uniform`.
         floor: p0, the smallest probability of an allowed action, at most 1/K: a number, or a schedule t -> number. None: min(0.2, 1/(2K)).
         warmup: T0, the number of first decisions in which all allowed actions are equally likely.
@@ -77,11 +77,11 @@ class LinearPolicy(Component):
             checks.refuse("estimator", "be an estimator, such as MEB()", checks.shown(self.estimator))
         if not isinstance(self.rule, Rule):
             checks.refuse("rule", "be a rule, such as Greedy()", checks.shown(self.rule))
-        if isinstance(self.estimator, TwoFits) and not isinstance(self.rule, Greedy):
-            checks.refuse("rule", f"be Greedy() for the estimator {type(self.estimator).__name__}", checks.shown(self.rule))
+        if isinstance(self.estimator, Calibrated) and not isinstance(self.rule, (Greedy, UCB)):
+            checks.refuse("rule", "be Greedy() or UCB(...) for the estimator Calibrated", checks.shown(self.rule))
         if isinstance(self.rule, Robust) and not isinstance(self.estimator, LeastSquares):
             checks.refuse("estimator", "be LeastSquares(...) for the rule Robust", checks.shown(self.estimator))
-        if self.estimator.ridge < self.rule.least_ridge:
+        if self.estimator.ridge < self.rule.least_ridge and not isinstance(self.estimator, Calibrated):
             checks.refuse("ridge", "be a number above 0", self.estimator.ridge, f"{type(self.rule).__name__} divides by it.")
         if self.stabilizer is not None and not callable(self.stabilizer):
             self.estimator.stabilizer_at(1, self.n_actions)
@@ -90,7 +90,7 @@ class LinearPolicy(Component):
 
     def _check_floor(self) -> None:
         highest = 1 / self.n_actions
-        if self.estimator.divides and isinstance(self.rule, Greedy):
+        if self.estimator.divides and self.rule.estimates:
             rule = f"be in (0, 1/n_actions] = (0, {highest:g}]"
             if not checks.number("floor", self.floor, rule, 0.0, highest) > 0:
                 checks.refuse("floor", rule, self.floor, "The estimator divides by the action's probability.")
@@ -100,8 +100,8 @@ class LinearPolicy(Component):
 
     @property
     def n_features(self) -> int:
-        """p, the number of features, the intercept included."""
-        return self.dim + self.intercept
+        """p, the number of features, those of ones included."""
+        return self.estimator.leading + self.intercept + self.dim
 
     @property
     def calibrates(self) -> bool:
@@ -121,7 +121,7 @@ class LinearPolicy(Component):
     @cached_property
     def _vectors(self) -> tuple[Integers, Floats]:
         spec, tuning = np.zeros(layout.FADES + 1, dtype=np.int64), np.zeros(layout.DISCOUNT + 1)
-        spec[layout.N_ACTIONS], spec[layout.INTERCEPT], spec[layout.FADES] = self.n_actions, self.intercept, self.discount < 1
+        spec[layout.N_ACTIONS], spec[layout.INTERCEPT], spec[layout.FADES] = self.n_actions, self.n_features - self.dim, self.discount < 1
         tuning[layout.WIDTH], tuning[layout.EPOCH], tuning[layout.MEMORY] = 1.0, 1.0, 20.0  # where no component says otherwise
         tuning[layout.DISCOUNT] = self.discount
         self.estimator.write(spec, tuning)
@@ -288,7 +288,7 @@ class LinearPolicy(Component):
         self._replace(state, self._refitted(state))
 
     def theta(self, state: LinearState) -> Floats:
-        """The fitted θ, (K, d): the one that the next decision reads, but for `Switching` always the doubly robust one.
+        """The fitted θ, (K, d): the one that the next decision reads, but for `Calibrated`, which reports its doubly robust one.
 
         Args:
             state: what the policy has learned. It is left as it was.
@@ -297,7 +297,7 @@ class LinearPolicy(Component):
         if self.knows_theta:
             return self.theta_known.copy()
         first = self.estimator.reported * self.n_actions
-        return state.fit[first : first + self.n_actions, int(self.intercept) : self.n_features].copy()
+        return state.fit[first : first + self.n_actions, int(self.intercept) : self.intercept + self.dim].copy()
 
     def moments(self, state: LinearState) -> Moments:
         """The running sums that the reported θ is solved from, with names.
@@ -309,12 +309,13 @@ class LinearPolicy(Component):
         K, p = self.n_actions, self.n_features
         if self.estimator.reported == 0:
             return Moments(state.sums[: 2 * K + 1], K, p)
-        own = np.concatenate([state.sums[K : 2 * K], np.zeros_like(state.sums[: K + 1])])
+        q, departures = p - self.estimator.leading, layout.departure_row(K, 0)
+        own = np.zeros((2 * K + 1, layout.row_width(q)))
+        own[:K] = state.sums[K : 2 * K, : layout.row_width(q)]
         own[:K, layout.COUNT] = state.sums[:K, layout.COUNT]
-        departures = layout.departure_row(K, 0)
-        pull = state.sums[departures : departures + K, : p * p].reshape(K, p, p)
-        own[:K, layout.cross_at(p) :] += np.einsum("kij,kj->ki", pull, state.fit[:K, :p])
-        return Moments(own, K, p)
+        pull = state.sums[departures : departures + K, : q * p].reshape(K, q, p)
+        own[:K, layout.cross_at(q) :] += np.einsum("kij,kj->ki", pull, state.fit[:K, :p])
+        return Moments(own, K, q)
 
     def _refitted(self, state: LinearState) -> LinearState:
         found = _copied(state)

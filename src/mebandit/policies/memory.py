@@ -38,7 +38,8 @@ class Memory:
         K, context, two_fits = self.n_actions, self.estimator.context, self.estimator.n_fits > 1
         sums = layout.departure_row(K, K if two_fits else 0) if two_fits or context is not None else layout.context_row(K)
         curved = context is not None and context.curved
-        return sums + curved, K if context is None and not two_fits else layout.curve_fit(K) + 1
+        fits = layout.reference_fit(K) + 1 if two_fits else K if context is None else layout.curve_fit(K) + 1
+        return sums + curved, fits
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:

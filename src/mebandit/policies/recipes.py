@@ -18,16 +18,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.policies.contexts import BestLinear
-from mebandit.policies.estimators import (
-    MEB,
-    DoublyRobust,
-    Estimator,
-    LeastSquares,
-    Naive,
-    RegressionCalibration,
-    Stabilizer,
-    Switching,
-)
+from mebandit.policies.estimators import MEB, Calibrated, LeastSquares, Naive, Stabilizer
 from mebandit.policies.linear import LinearPolicy
 from mebandit.policies.rules import UCB, BayesOracle, Oracle, Robust, Thompson, Uniform
 from mebandit.schedules import Schedule
@@ -37,8 +28,6 @@ Refit = int | Callable[[Any], Any]
 
 CONTEXTS = {"predicted": "", "blp": "running", "ew_blp": "forgetting", "auto": "auto"}
 """the option `context` of a recipe -> the mean of `BestLinear`"""
-METHODS = ("dr", "rc", "auto")
-"""the option `method` of `meb_dr`"""
 
 
 def meb(
@@ -104,45 +93,38 @@ def meb_dr(
     n_actions: int,
     dim: int,
     *,
-    method: str = "auto",
+    width: float = 0.6,
     floor: Floor = None,
     warmup: int = 0,
     refit: Refit = 1,
-    ridge: float = 0.1,
+    ridge: float = 1e-6,
     intercept: bool = False,
     guard: str = "auto",
-    context: str = "auto",
     memory: float = 20.0,
-    curved: bool = True,
-    weights: str = "precision",
     discount: float = 1.0,
     name: str = "MEB-DR",
 ) -> LinearPolicy:
-    """The policy to take by default: it acts on a calibrated context, and on the doubly robust fit where that earns more.
+    """The policy to take by default: it decides by a regression on a calibrated context, and reports a doubly robust θ.
 
-    It decides on x̂, the best linear predictor of the context, by regression calibration. Wherever the doubly robust fit would choose
-    another action, the difference of their pseudo-outcomes is added up; once it says by 2.5 standard errors that the doubly robust fit
-    earns more, that one decides, acting on x̃. The formulas are in `estimators.TwoFits` and `contexts.BestLinear`.
+    Predictions are calibrated relative to their mean error. Where Σe does not change, it decides as a regression on x̃ with an intercept
+    does, which a wrong Σe cannot mislead; where it changes, predictions with larger errors are shrunk more and count less. Units and zeros
+    of features do not matter, and neither does a constant feature. The formulas are in `estimators.Calibrated`.
 
     Args:
         n_actions: K, the number of actions.
         dim: d, the number of features of a prediction.
-        method: "auto": as above. "rc": regression calibration alone. "dr": the doubly robust fit alone, acting on x̂.
-        floor, warmup, refit, ridge, intercept, discount, name: see the head of `mebandit.policies.recipes`. The floor must be above 0.
-            The ridge is smaller than in `meb`, since x̂ varies less than x̃ and rarely played actions are not weighted up.
+        width: of the bonus for actions of which little is known, in standard errors of their mean reward, at least 0.
+        floor, warmup, refit, discount, name: see the head of `mebandit.policies.recipes`. The floor must be above 0.
+        ridge: as there, for the reported θ alone.
+        intercept: whether the reported model has an intercept, for an x without a constant feature. Decisions always allow for one.
         guard: when a stabilised (Fuller-type) estimate replaces the doubly robust formula: "auto", "always" or "never", see `meb`.
-        context: about which mean of x̃ the best linear predictor x̂ is taken: "blp", "ew_blp" or "auto", see `meb`. For method "dr" also
-            "predicted": decide on x̃ itself. `memory`, `curved` and `weights` then have no meaning.
-        memory: rounds over which the exponentially weighted mean averages.
-        curved: whether x̂ is curved where coordinates of x̃ are skewed; the rewards decide how much of the curve is used.
-        weights: how rounds of different error covariance count: "unit", alike; "precision", by the reliability of x̃.
+        memory: rounds over which the exponentially weighted mean averages, which is followed where the rewards bear that out.
     """
-    checks.one_of("method", method, METHODS)
-    seen = _best_linear(context, memory=memory, curved=curved, weights=weights)
     return LinearPolicy(
         n_actions=n_actions,
         dim=dim,
-        estimator=_with_two_fits(method, ridge, guard, seen),
+        estimator=Calibrated(ridge=ridge, guard=guard, context=BestLinear(mean="auto", memory=memory, curved=True, weights="precision")),
+        rule=UCB(width=width),
         floor=floor,
         warmup=warmup,
         refit=refit,
@@ -376,17 +358,3 @@ def _best_linear(context: str, *, memory: float, curved: bool, weights: str) -> 
     """The context that a recipe's option names; None for the prediction itself."""
     checks.one_of("context", context, CONTEXTS)
     return BestLinear(mean=CONTEXTS[context], memory=memory, curved=curved, weights=weights) if CONTEXTS[context] else None
-
-
-def _with_two_fits(method: str, ridge: float, guard: str, context: BestLinear | None) -> Estimator:
-    """The estimator that the option `method` of `meb_dr` names."""
-    if method == "dr":
-        return DoublyRobust(ridge=ridge, guard=guard, context=context)
-    if context is None:
-        remedy = "Regression calibration regresses on it; take method='dr' to act on x̃."
-        checks.refuse("context", f"be 'blp', 'ew_blp' or 'auto' for the method {method!r}", "'predicted'", remedy)
-    if method == "auto":
-        return Switching(ridge=ridge, guard=guard, context=context)
-    if guard != "auto":
-        checks.refuse("guard", "be 'auto' for the method 'rc'", checks.shown(guard), "It takes no error covariance out.")
-    return RegressionCalibration(ridge=ridge, context=context)

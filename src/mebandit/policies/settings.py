@@ -13,17 +13,18 @@ from typing import Any
 
 from mebandit import checks, schedules
 from mebandit.policies.contexts import BestLinear
-from mebandit.policies.estimators import MEB, DoublyRobust, Estimator, LeastSquares, Naive, RegressionCalibration, Switching
+from mebandit.policies.estimators import MEB, Calibrated, Estimator, LeastSquares, Naive
 from mebandit.policies.linear import LinearPolicy
 from mebandit.policies.recipes import CONTEXTS
 from mebandit.policies.rules import UCB, BayesOracle, Greedy, Oracle, Robust, Rule, Thompson, Uniform
 
 VERSION = 2
 
-ESTIMATORS: dict[str, type[Estimator]] = {
-    made.method: made for made in (LeastSquares, Naive, MEB, DoublyRobust, RegressionCalibration, Switching)
-}
-"""by their names in version 1"""
+ESTIMATORS: dict[str, type[Estimator]] = {made.method: made for made in (LeastSquares, Naive, MEB, Calibrated)}
+"""by name"""
+
+GONE = "dr", "rc", "auto"
+"""the methods of `meb_dr` in version 1, whose decisions no estimator makes any more"""
 
 RULES: dict[str, type[Rule]] = {
     "greedy": Greedy,
@@ -124,6 +125,9 @@ def _completed(plain: Any) -> Any:
 def _nested(flat: dict[str, Any]) -> dict[str, Any]:
     """The description in version 2 of a policy described in version 1. Options that its method or rule never read are dropped."""
     kept = {"ridge": 1.0, "context": "predicted"} | flat
+    if kept.get("method") in GONE:
+        remedy = "Go on with mebandit 0.1.0, or begin anew and learn from its log by `mebandit.replay`."
+        raise checks.LogError(f"policy must be one that this version has; got meb_dr of mebandit 0.1.0, which decided otherwise. {remedy}")
     estimator, rule = _named("method", kept.pop("method", None), ESTIMATORS), _named("rule", kept.pop("rule", None), RULES)
     seen = {name: kept.pop(name) for name in ("memory", "curved", "weights") if name in kept}
     mean = CONTEXTS.get(str(kept["context"]), kept["context"])

@@ -60,8 +60,8 @@ class Trajectory:
         k, p = policy.n_actions, policy.n_features
         times = np.arange(start + 1, start + len(tape.noise) + 1)
         known = policy.theta_known[None] if policy.knows_theta else tape.theta
-        errors = kernels.pack_errors(tape.error_cov, int(policy.intercept))
-        room = np.ones(policy.dim + 3 * p), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
+        errors = kernels.pack_errors(tape.error_cov, policy.n_features - policy.dim)
+        room = np.ones(policy.dim + p + layout.seen_size(p)), np.empty(k), np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p))
         _program(policy)(
             (0,) * p if p in UNROLLED else (),
             kernels.Given(policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
@@ -221,16 +221,13 @@ def simulate(
         replicates: Independent runs, each with random numbers of its own that all policies meet (default 20).
         seed: The seed of all random numbers, a whole number from 0 (default 1). The same seed gives the same results.
         cell: The number of a cell in a grid of settings (default 0). Cells have independent random numbers.
-        floor: The floor p0 of the clipped benchmark: a number, or a schedule t -> number. None (default): the smallest of the policies'
-            floors, so that all of them lie in the class over which that benchmark is best.
+        floor: The floor p0 of the clipped benchmark: a number, or a schedule t -> number. None (default): the policies' smallest floor.
         references: Whether to add uniform play, the oracle that knows θ and acts on x̃ (the price of not seeing x) and, where the
             environment can compute E[x | x̃], the oracle that acts on that (default True).
         points: About how many log-spaced rounds are recorded (default 200).
         milestones: Further rounds to record (default none).
-        workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers compute. None (default): all cores.
-            The results do not depend on it.
-        engine: "cpu" (default). "cuda": whole trajectories are played on an NVIDIA GPU. "auto": "cuda" where there is a GPU, and the
-            policies and the environment are the library's own.
+        workers: A number of threads; or a Dask scheduler's address or Client. None (default): all cores. It does not change the results.
+        engine: "cpu" (default), "cuda" (an NVIDIA GPU), or "auto" ("cuda" where policies, environment and machine allow it).
         progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
 
     Returns:

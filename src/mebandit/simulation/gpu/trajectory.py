@@ -208,7 +208,7 @@ def refitting(c: Constants) -> Any:
 def recording(c: Constants) -> Any:
     """The totals, and |theta_a - theta*_a| by action; NaN where nothing is learned."""
     k, d, spec = steps(), c.dim, c.spec
-    n_actions, intercept, width = spec[layout.N_ACTIONS], spec[layout.INTERCEPT], int(layout.fit_width(d + spec[layout.INTERCEPT]))
+    n_actions, width, feature = spec[layout.N_ACTIONS], int(layout.fit_width(d + spec[layout.INTERCEPT])), int(kernels.shown_feature(spec))
     shown, learns, sqrt, nan = int(kernels.shown_fit(spec)), spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
 
     def record(at, i, totals, fit, theta, records, arm_errors):
@@ -216,7 +216,7 @@ def recording(c: Constants) -> Any:
         for a in range(n_actions):
             gap = 0.0
             for j in range(d):
-                away = fit[(shown + a) * width + intercept + j] - theta[a, j]
+                away = fit[(shown + a) * width + feature + j] - theta[a, j]
                 gap += away * away
             arm_errors[at, a, i] = sqrt(gap) if learns else nan
 
@@ -226,6 +226,8 @@ def recording(c: Constants) -> Any:
 def beginning(c: Constants) -> Any:
     """The memory and the world's θ before the first round."""
     n_sums, n_fit, n_extra, d, n_actions, knows_theta = c.sums, c.fit, c.extra, c.dim, c.spec[layout.N_ACTIONS], c.knows_theta
+
+    n_ones = c.spec[layout.INTERCEPT]
 
     def begin(memory, fresh, allowed, seen, theta, w, known):
         for j in range(n_sums):
@@ -239,7 +241,8 @@ def beginning(c: Constants) -> Any:
             for j in range(d):
                 seen.theta[a, j] = theta[w, a, j]
                 seen.acted_on[a, j] = known[a, j] if knows_theta else seen.theta[a, j]
-        seen.z[0] = 1.0
+        for j in range(n_ones):
+            seen.z[j] = 1.0
 
     return inlined(begin)
 
@@ -249,7 +252,7 @@ def kernel(c: Constants) -> Any:
     """The compiled loop over whole trajectories, one in each thread."""
     k, spec, d, n_actions = steps(), c.spec, c.dim, c.spec[layout.N_ACTIONS]
     p = d + spec[layout.INTERCEPT]
-    dims, n_sums, n_fit, n_extra, n_seen = (0,) * p, c.sums, c.fit, c.extra, 2 * p
+    dims, n_sums, n_fit, n_extra, n_seen = (0,) * p, c.sums, c.fit, c.extra, int(layout.seen_size(p))
     n_work, n_aside = int(layout.work_size(n_actions, p)), int(layout.aside_size(p))
     learns, calibrates = spec[layout.RULE] <= layout.ROBUST, spec[layout.ACTS_ON] != layout.PREDICTED
     drifts, carry_index = c.drifts, c.carry_index
@@ -280,7 +283,7 @@ def kernel(c: Constants) -> Any:
             predict(worlds, w, at, wave, seen)
             error = worlds.errors[w, entry(at, worlds.errors.shape[1])]
             if calibrates:
-                calibrate(dims, spec, memory.sums, memory.fit, seen.z, error, blp, room.work)
+                calibrate(dims, spec, tuning, memory.sums, memory.fit, seen.z, error, blp, room.work)
             context = Context(seen.z, blp if calibrates else seen.z, error, allowed)
             propose(choose, recipe, memory, context, Oracle(acted_on, seen.noise), plan.floor[b], plan.exploring[b], out, room.work)
             u, auxiliary = uniform_pair(key[0], key[1], first + i, b + 1, DECISION)
