@@ -23,7 +23,7 @@ from mebandit.estimation.methods import Method, Options
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.precision import of_usable_sizes
 from mebandit.estimation.solution import solve_log
-from mebandit.logs.log import LogColumns, log_of
+from mebandit.logs.log import Log, LogColumns, log_of
 from mebandit.logs.reading import Reading, by_unit, reading_of, refuse_unknown_error
 from mebandit.logs.source import Block, forecast_of
 from mebandit.runtime.progress import Show
@@ -102,12 +102,17 @@ def value(
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    stored = log_of(log, columns)
-    if stored.observed is not None:
-        checks.refuse("observed", "be left out for values, which have no weights for missing outcomes", repr(stored.observed))
+    stored = _unweighted(log_of(log, columns))
     reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
     found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
+
+
+def _unweighted(log: Log) -> Log:
+    """A log without weights for missing outcomes, which values do not have."""
+    if log.observed is not None:
+        checks.refuse("observed", "be left out for values, which have no weights for missing outcomes", repr(log.observed))
+    return log
 
 
 def learn_then_value(

@@ -9,7 +9,7 @@ from mebandit import checks
 from mebandit.analysis.fit import fit
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.planning.design import DesignOptions, design_of
-from mebandit.analysis.planning.duration import DurationOptions, duration_of
+from mebandit.analysis.planning.duration import Duration, DurationOptions, duration_of
 from mebandit.analysis.planning.formulas import METHODS, Design, variance
 from mebandit.analysis.planning.goal import Goal, GoalOptions, design_effect, goal_of, with_effect
 from mebandit.analysis.planning.pilot import Pilot, from_pilot
@@ -87,18 +87,30 @@ def plan(
         duration = duration_of(**length, usual=(found.availability, found.missing))
         return from_pilot(found, goal_of(**asked | sides), method, design_effect(rounds_per_user, correlation), duration)
     goal, duration = goal_of(**asked), duration_of(**length)
-    if duration is not None and rounds_per_user != 1.0:
-        checks.refuse("rounds_per_user", "be left out where days are given", f"{rounds_per_user:g}")
-    grown = design_effect(rounds_per_user if duration is None else max(duration.rounds, 1.0), correlation)
-    if left:
-        checks.refuse("columns", "go with a pilot", checks.shown(sorted(left)))
-    if goal.feature:
-        checks.refuse("coefficient", "be the number of a feature, where no pilot's log has names for them", repr(goal.feature))
+    grown = design_effect(_rounds_each(rounds_per_user, duration), correlation)
+    _check_without_pilot(goal, left)
     design = design_of(goal, **world)
     planned = replace(_by_formula(with_effect(goal, design.theta, asked.get("effect")), design, method, grown), duration=duration)
     if replicates == 0 or not can_be_simulated(independent(planned.formula, grown), design.dim):
         return planned
     return tried(planned, design, trial)
+
+
+def _rounds_each(given: float, duration: Duration | None) -> float:
+    """Rounds of a user: as given, or what days and decision points make of them."""
+    if duration is None:
+        return given
+    if given != 1.0:
+        checks.refuse("rounds_per_user", "be left out where days are given", f"{given:g}")
+    return max(duration.rounds, 1.0)
+
+
+def _check_without_pilot(goal: Goal, left: Mapping[str, Any]) -> None:
+    """Refuse what only a pilot's log has."""
+    if left:
+        checks.refuse("columns", "go with a pilot", checks.shown(sorted(left)))
+    if goal.feature:
+        checks.refuse("coefficient", "be the number of a feature, where no pilot's log has names for them", repr(goal.feature))
 
 
 def pilot_of(given: Any, method: Method, progress: Show, options: dict[str, Any]) -> Pilot:
