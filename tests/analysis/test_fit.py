@@ -318,7 +318,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             {"predicted": ["one", "stres"]},
             "the table must have a column 'stres'; got none of that name. Is it 'stress'? It has 'one', 'stress'",
         ),
-        ({"predicted": ["one", "user"]}, "row 1 column 'user' must be a finite number"),
+        ({"categorical": "ward"}, "categorical must be one of 'one', 'stress'; got 'ward'."),
         ({"predicted": None}, "the columns of the predicted context must be named; got none"),
         ({"error_cov": None}, "the error covariance must be known, to be corrected for; got nothing."),
         ({"error_cov": np.eye(3)}, "error_cov must have shape (2, 2); got shape (3, 3)."),
@@ -828,7 +828,7 @@ def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:
     assert "clustered by 30 units" in done.stdout
     written = {path.name for path in (tmp_path / "found").iterdir()}
     assert {"report.html", "fit.json", "estimates.csv", "contrasts.csv", "sensitivity.csv", "diagnostics.csv", "forest.png"} <= written
-    assert (tmp_path / "found" / "report.html").read_text().count("<svg") == 4
+    assert (tmp_path / "found" / "report.html").read_text().count("<svg") == 5
     table = pd.read_csv(tmp_path / "found" / "estimates.csv")
     assert len(table) == 5 * 2 * 2
     stated = table[(table["method"] == "dr") & (table["feature"] == "stress")]["theta"]
@@ -964,16 +964,20 @@ def test_multiples_of_the_error_beyond_what_the_data_bear_are_marked_and_not_dra
     assert not guarded[1.0].any()
     assert guarded[2.0].all()
     for row in fit_tables.sensitivity(found).rows:
-        assert [cell.endswith("?") for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
+        assert [cell == "-" for cell in row[2:]] == [bool(own.any()) for own in guarded.values()]
     drawn = fit_figures.draw_sensitivity(found).axes[0].get_lines()[0].get_ydata()
     assert np.isnan(np.asarray(drawn, dtype=float)).tolist() == [bool(own.any()) for own in guarded.values()]
     assert json.loads(found.to_json())["sensitivity_guarded"]["dr"]["2"] == [True, True]
 
 
-def test_what_the_guard_decided_has_no_star() -> None:
+def test_what_the_guard_decided_is_a_dash_unless_it_was_asked_for() -> None:
     found = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"])
     assert found.estimates["dr"].guarded.all()
-    assert all(row[3].endswith("?") for row in fit_tables.contrasts(found, 0.95).rows)
+    assert all(row[2:4] == ["-", "-"] for row in fit_tables.contrasts(found, 0.95).rows)
+    assert all(row[2] == "-" for row in fit_tables.coefficients(found).rows)
+    assert "The tables have a dash in their place" in page.remarks(found)
+    asked = mb.fit(make_log(), predicted="stress", error_cov=5.0, methods=["dr"], guard="always")
+    assert not any("-" in row[2:] for row in fit_tables.coefficients(asked).rows)
 
 
 def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
@@ -999,12 +1003,31 @@ def test_an_error_model_keeps_the_order_of_its_features(tmp_path: Path) -> None:
     for named, sentence in {
         "stress,calm": r"be of the log's features, stress, calm, in their order; got one of calm, stress\. Put them into that order",
         "other,stress": r"be of the log's features, other, stress, in their order; got one of calm, stress\. If they are the same",
-        "calm,stress,other": r"be of the log's 3 features; got one of 2 \(calm, stress\)\. Models of some features each can be joined",
     }.items():
         with pytest.raises(mb.InvalidInput, match=f"^the error model must {sentence}"):
             mb.fit(log, predicted=named, error_cov=model)
         with pytest.raises(mb.InvalidInput, match=f"^validation must {sentence}"):
             mb.fit(log, predicted=named, error_cov=0.1, validation=model)
+
+
+def test_validation_may_cover_some_of_the_features() -> None:
+    log = make_log(2000)
+    rng = np.random.default_rng(18)
+    truth = rng.normal(0.5, 1, 400)
+    stress = from_validation((truth + rng.normal(0, np.sqrt(0.5), 400))[:, None], truth[:, None], assume="classical").named("stress")
+    joined = mb.measurement.join(mb.measurement.from_known([0.0]).named("one"), stress)
+
+    def said(error: Any, validation: mb.ErrorModel) -> str:
+        found = mb.fit(log, predicted=FEATURES, error_cov=error, validation=validation)
+        return next(each.sentence for each in found.diagnostics if each.name == "size of the error")
+
+    for validation in (stress, joined):
+        assert "The assumed error variance of 'stress' is 0.5; the validation data say 0.48" in said([0.0, 0.5], validation)
+        assert "The assumed error variance of 'stress' is 0.2; the validation data say 0.48" in said([0.0, 0.2], validation)
+    with pytest.raises(mb.InvalidInput, match=r"^validation must be of the log's 2 features; got one of 1 \(steps\)\."):
+        said([0.0, 0.5], stress.named("steps"))
+    covered, named = mb.fit(log, predicted=FEATURES, error_cov=stress), mb.fit(log, predicted=FEATURES, error_cov=joined)
+    assert_same(covered.best, named.best)
 
 
 def test_a_table_with_other_columns_than_the_error_model_is_refused() -> None:

@@ -406,7 +406,7 @@ def nan_at_seven(x: Floats) -> Floats:
 
 
 BAD: list[tuple[Any, dict[str, Any], str]] = [
-    ("best", {}, "policy 'best' must be one of 'uniform'; got 'best'."),
+    ("best", {}, "policy 'best', if not 'uniform', must be the number of an action from 0 to 1; got 'best'."),
     (2, {}, "policy 'always 2' must be a whole number from 0 to 1; got 2."),
     ([0.5, 0.6], {}, "policy 'list' must be probabilities that sum to 1; got [0.5 0.6]."),
     ([0.5, 0.3, 0.2], {}, "policy 'list' must have shape (2,); got shape (3,)."),
@@ -535,7 +535,7 @@ def test_schedules_read_the_time_that_is_given() -> None:
         (mb.meb(2, 2), ERROR, "must come with its state; got LinearPolicy alone"),
         ((Threshold(), (0.0, 0)), None, "the error covariance must be known to policy 'Threshold'; got nothing"),
         ((mb.meb(3, 2), mb.meb(3, 2).init()), ERROR, "must have the n_actions and dim of the log, 2 and 2; got 3 and 2"),
-        (None, ERROR, r"must be 'uniform', an action, probabilities, a rule, a Learner, .* got None"),
+        (None, ERROR, r"must be 'uniform', an action, 'ACTION when available', probabilities, a rule, .* got None"),
     ],
 )
 def test_policies_that_cannot_be_asked_are_refused(policy: Any, error: Any, sentence: str) -> None:

@@ -93,7 +93,7 @@ def test_doubtful_values_are_said_to_be(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--policy", "best"), "--policy must be uniform, the number of an action, or probabilities with commas; got 'best'."),
+        (("--policy", "best"), "--policy must be uniform, an action, one `when available`, or probabilities with commas; got 'best'."),
         (("--policy", "7"), "policy 'always 7' must be a whole number from 0 to 1; got 7."),
         (("--theta", "none.csv"), "--theta must be a CSV or JSON file of numbers, or fit; got none.csv, which cannot be read"),
         (
@@ -154,3 +154,18 @@ def test_a_rule_from_an_estimate_has_its_intercepts() -> None:
     assert rule.fitted_to == 2000
     with pytest.raises(mb.InvalidInput, match="fitted_to must be"):
         mb.LinearRule(THETA, fitted_to="many")  # type: ignore[arg-type]
+
+
+def test_differences_between_policies_are_printed_and_written(folder: Path) -> None:
+    out = call("value", "log.csv", *COLUMNS, "--policy", "uniform", "--policy", "1", "--difference", "--out", "values")
+    assert out.exception is None
+    found = mb.value(adaptive_log(2000, seed=30), {"uniform": "uniform", "always 1": 1}, predicted=["x_0", "x_1"])
+    expected = found.contrast("uniform", "always 1")
+    printed = " ".join(out.stdout.split())
+    assert f"uniform always 1 dr {expected.value:.3f}" in printed
+    plain = json.loads((folder / "values" / "value.json").read_text())["differences"]
+    assert [(each["policy"], each["minus"]) for each in plain] == [("uniform", "always 1")]
+    assert plain[0]["estimates"]["dr"]["std_error"] == pytest.approx(expected.std_error, rel=1e-9)
+    written = pd.read_csv(folder / "values" / "differences.csv").set_index("estimator")
+    assert written.loc["dr", "low"] == pytest.approx(expected.interval()[0], rel=1e-9)
+    assert "Differences between policies" in (folder / "values" / "value.html").read_text()

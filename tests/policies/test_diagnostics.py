@@ -15,13 +15,13 @@ LEVELS = np.stack([0.2 * np.eye(2), 1.8 * np.eye(2)])
 
 def found(world: Environment, rounds: int = 3000, seed: int = 1, policy: Any = None) -> dict[str, Finding]:
     """The diagnostics of a learner after a simulated trial."""
-    learner = mb.Learner(policy or mb.meb_dr(2, 2, floor=0.1), seed=seed)
-    log = mb.simulate_log(world, learner.policy, horizon=rounds, seed=seed)
-    state = learner.policy.init()
+    policy = policy or mb.meb_dr(2, 2, floor=0.1)
+    log = mb.simulate_log(world, policy, horizon=rounds, seed=seed)
+    state = policy.init()
     for i in range(rounds):
         observation = mb.Observation(log.predicted[i], log.error_cov[i], log.allowed[i], i + 1)
-        state = learner.policy.advance(state, mb.Round(observation, int(log.actions[i]), log.propensities[i], float(log.rewards[i])))
-    return {finding.name: finding for finding in learner.policy.diagnostics(state)}
+        state = policy.advance(state, mb.Round(observation, int(log.actions[i]), log.propensities[i], float(log.rewards[i])))
+    return {finding.name: finding for finding in policy.diagnostics(state)}
 
 
 @pytest.mark.parametrize("error_cov", [1.0, LEVELS], ids=["one error", "two levels"])

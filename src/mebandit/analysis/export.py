@@ -35,13 +35,15 @@ def export(
     path: str | Path,
     *,
     to: str,
+    on_bad: str = "refuse",
+    set_aside: str | Path | None = None,
     workers: int | None = None,
     progress: Show = None,
     **columns: Unpack[LogColumns],
 ) -> int:
     """Write a log in the layout of another package.
 
-    A row that breaks a rule is refused. The file is written completely or not at all, and never over a file that is not an earlier export.
+    The file is written completely or not at all, and never over a file that is not an earlier export.
     Names are written unchanged, for programs: a spreadsheet may compute a name that begins with =, +, - or @, which the tables of `fit` and
     `value` prevent by an apostrophe.
 
@@ -50,6 +52,8 @@ def export(
         path: The file to write: .npz for "obp", .csv or .parquet for "mrt".
         to: The layout: "obp", the bandit_feedback of Open Bandit Pipeline; or "mrt", one row for each decision point of a micro-randomised
             trial.
+        on_bad: As in `fit` (default "refuse").
+        set_aside: As in `fit` (default None).
         workers: Threads; None (default): all cores.
         progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
         **columns: Columns of the log, as in `Log`; they replace those of a `Log` that was given.
@@ -76,10 +80,10 @@ def export(
     check_output(target, source.parts, ours=_is_export)
     if to == "mrt":
         _check_mrt(source)
-    rows = int(reading.count(may_set_aside=False).sums.rounds.sum())  # all good; also finds which CSV must be read as text
+    rows = int(reading.count(on_bad=on_bad, set_aside=set_aside).sums.rounds.sum())  # also finds which CSV must be read as text
     write = _write_obp if to == "obp" else _write_mrt
     try:
-        write(source, target, rows)
+        write(source, target)
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise LogError(f"the exported log must be a file that can be written; got {target} ({reason}).") from error
@@ -108,27 +112,25 @@ def _is_export(path: Path) -> bool:
         return False
 
 
-def _write_obp(source: Source, path: Path, rows: int) -> None:
+def _write_obp(source: Source, path: Path) -> None:
     """The keys of bandit_feedback. There is one position, 0, and no features of actions: action_context is the identity."""
-    d, k = len(source.columns.predicted), source.n_actions
+    k = source.n_actions
+
+    def work(block: Block) -> list[dict[str, Any]]:
+        rounds = block.rounds
+        return [{"context": rounds.predicted.T, "action": rounds.actions, "reward": rounds.rewards, "pscore": rounds.propensities}]
+
+    parts = source.through(work, lambda a, b: a + b, "exporting")
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    rows = arrays["action"].size
     feedback: dict[str, Any] = {"n_rounds": np.array(rows), "n_actions": np.array(k)}
-    arrays = {"context": np.empty((rows, d)), "action": np.empty(rows, dtype=np.int64), "reward": np.empty(rows), "pscore": np.empty(rows)}
-
-    def work(block: Block) -> int:
-        part = slice(block.start, block.start + block.rounds.rewards.size)
-        values = (block.rounds.predicted.T, block.rounds.actions, block.rounds.rewards, block.rounds.propensities)
-        for array, value in zip(arrays.values(), values, strict=True):
-            array[part] = value
-        return 1
-
-    source.through(work, lambda a, b: a + b, "exporting")
     feedback |= arrays | {"position": np.zeros(rows, dtype=np.int64), "action_context": np.eye(k, dtype=np.int64)}
     buffer = io.BytesIO()
     np.savez(buffer, **feedback)
     write_whole(path, buffer.getvalue())
 
 
-def _write_mrt(source: Source, path: Path, rows: int) -> None:
+def _write_mrt(source: Source, path: Path) -> None:
     """Rows in the order of the log, one block at a time: with one worker the blocks come in order."""
     source.workers = 1
     counts: dict[Any, int] = {}

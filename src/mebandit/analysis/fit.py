@@ -13,7 +13,7 @@ import numpy as np
 
 from mebandit import checks, kernels
 from mebandit.analysis.diagnostics import diagnose
-from mebandit.analysis.diagnostics.finding import Evidence
+from mebandit.analysis.diagnostics.finding import Evidence, Pairs
 from mebandit.analysis.diagnostics.tally import Tally, tally_of
 from mebandit.analysis.fit_result import Analysis
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
@@ -67,8 +67,8 @@ def fit(
         guard: "auto" (default): the formula wherever its matrix is safely positive definite, elsewhere the stabilised (Fuller-type)
             estimate; "always": the stabilised estimate everywhere; "never": the formula everywhere.
         floor: Exploration floor of the logging policy; rounds below it are reported (default None: not known).
-        validation: An error model from validation pairs or replicates. The diagnostics compare Σe with it, and where it says that the error
-            is Berkson, a warning tells what the correction does (default None).
+        validation: An error model from validation pairs or replicates, of all features or of some. The diagnostics compare Σe with it, and
+            where it says that the error is Berkson, a warning tells what the correction does (default None).
         on_bad: What happens to rows that break a rule: "refuse" (default) raises an error that names the first of them; "set-aside" writes
             them to the file `set_aside` and goes on without them.
         set_aside: The CSV file for these rows (default None).
@@ -94,12 +94,12 @@ def fit(
         floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
     checks.one_of("guard", guard, GUARDS)
-    reading = reading_of(log_of(log, columns), workers=workers, progress=progress)
-    _check_validation(validation, reading.source.columns.predicted)
+    reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
+    told = _checked_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
-    return _Steps(reading, options, chosen, floor).analysis(validation, settings, on_bad=on_bad, set_aside=set_aside)
+    return _Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
 
 
 def _chosen(methods: Any) -> tuple[str, ...]:
@@ -112,14 +112,19 @@ def _chosen(methods: Any) -> tuple[str, ...]:
     return chosen
 
 
-def _check_validation(validation: Any, features: tuple[str, ...]) -> None:
-    """Refuse what says nothing of the error's size or kind."""
+def _checked_validation(validation: Any, features: tuple[str, ...]) -> tuple[Pairs, ...]:
+    """What validation data say of some or all features; models that say nothing of the error's size or kind are refused."""
     if validation is None:
-        return
-    if not isinstance(validation, ErrorModel) or not (validation.verdict or validation.kind == "replicates"):
+        return ()
+    parts = validation.pieces if isinstance(validation, ErrorModel) else ()
+    told = [part for part in parts if part.model.verdict or part.model.kind == "replicates"]
+    if not told:
         got = f"one of kind {validation.kind!r}" if isinstance(validation, ErrorModel) else checks.shown(validation)
         checks.refuse("validation", "be an error model from pairs of prediction and truth, or from replicates", got)
-    validation.check_features("validation", features)
+    if not (validation.features and set(validation.features) < set(features)):
+        validation.check_features("validation", features)
+    places = np.array([features.index(name) for name in validation.features or features], dtype=np.int64)
+    return tuple(Pairs(part.model, places[part.places]) for part in told)
 
 
 def compile_ahead(progress: Show = None) -> None:
@@ -135,7 +140,7 @@ def compile_ahead(progress: Show = None) -> None:
     with compiling_notice(compiled, progress):
         reading = reading_of(Log(log, predicted="x", error_cov=0.0), workers=1, progress=False)
         reading.count()
-        _Steps(reading, Options(), METHODS, None).analysis(None, {})
+        _Steps(reading, Options(), METHODS, None).analysis((), {})
 
 
 class Scored(NamedTuple):
@@ -167,30 +172,40 @@ class _Steps:
     methods: tuple[str, ...]
     floor: float | None
 
-    def analysis(self, validation: ErrorModel | None, settings: dict[str, Any], **rules: Any) -> Analysis:
-        raw, faults = self.reading.count(**rules)
+    def analysis(self, validation: tuple[Pairs, ...], settings: dict[str, Any], **rules: Any) -> Analysis:
+        counted = self.reading.count(**rules)
+        raw, faults, left_out = counted[:3]
         error = self.reading.error.completed(raw)
         products = error.unbiased_products(raw)
         self._check_features(raw)
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution = self._with_jacobian(solutions[1.0], products, error)
-        known = self._uncertainty(solution, error, rows=int(raw.rounds.sum()) + len(faults))
+        known = self._uncertainty(solution, error, rows=counted.rows)
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
-        warned, pairs = "", None
+        warned, pairs = "", tuple[Pairs, ...]()
         if self.methods != ("ridge",):  # which takes nothing out
             warned, pairs = _said_by_pairs(error, validation, second_moment(products, self.options.intercept))
         by_scale = {method: {scale: found.fits[method] for scale, found in solutions.items()} for method in self.methods}
         first = int(self.options.intercept)
         features, tally, units = self.reading.source.columns.predicted, known.tally, known.units
-        evidence = Evidence(features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs)
+        coding = self.reading.source.coding
+        evidence = Evidence(
+            features, products, solution, estimates, tally, error, self.floor, units, faults, warned, pairs, left_out, coding
+        )  # fmt: skip
         return Analysis(
             estimates=estimates,
             features=features,
             rounds=int(total[0, 0]),
             units=units,
             faults=len(faults),
+            left_out=left_out,
+            actions=coding.actions,
+            references=coding.references,
+            mean_context=products.mean_and_cov[0],
+            mean_context_cov=counted.spread_of_mean(error),
+            outcome=self.reading.source.columns.reward,
             sensitivity={m: {scale: fit.theta[:, first:] for scale, fit in own.items()} for m, own in by_scale.items()},
             intercept_sensitivity={
                 m: {scale: fit.theta[:, :first].sum(axis=1) for scale, fit in own.items()} for m, own in by_scale.items()
@@ -294,7 +309,8 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0)
         solution.add_scores(scores, rounds, block.unit if clustered else None)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
-        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying)
+        reading = self.reading.source.coding.probability_of
+        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying, reading=reading)
         kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
 
@@ -304,7 +320,7 @@ def _preferred(solution: Solution) -> Floats:
     return next(solution.fits[method].theta for method in PREFERRED if method in solution.fits)
 
 
-def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Floats) -> tuple[str, ErrorModel | None]:
+def _said_by_pairs(error: Correction, validation: tuple[Pairs, ...], moment: Floats) -> tuple[str, tuple[Pairs, ...]]:
     """The warning about Berkson error, if any; and what pairs of prediction and truth say, where Σe is taken out of raw predictions.
 
     What the pairs behind the error itself say against it comes first; a model that unbiases predictions is not held against others."""
@@ -312,9 +328,13 @@ def _said_by_pairs(error: Correction, validation: ErrorModel | None, moment: Flo
     if model is not None:
         warned = warn_if_berkson(model, moment)
         if warned or (model.is_doubted and model.verdict == "biased"):
-            return warned, model
-    if validation is None or (model is not None and model.unbiases):
-        return "", None
-    warned = warn_if_berkson(validation, moment, error_cov=error.mean_cov)
-    incomparable = error.varying and validation.kind == "reported" and validation.verdict in ("classical", "undecided")  # of other rounds
-    return warned, None if incomparable else validation
+            return warned, (Pairs(model, np.arange(model.dim)),)
+    if model is not None and model.unbiases:
+        return "", ()
+    warned, comparable = "", []
+    for pairs in validation:
+        own = np.ix_(pairs.places, pairs.places)
+        warned = warned or warn_if_berkson(pairs.model, moment[own], error_cov=error.mean_cov[own])
+        if not (error.varying and pairs.model.kind == "reported" and pairs.model.verdict in ("classical", "undecided")):  # of other rounds
+            comparable.append(pairs)
+    return warned, tuple(comparable)

@@ -23,10 +23,11 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
     from matplotlib.figure import Figure
 
     factors, names = _on_one_axis(analysis)
-    panels = [(f"action {a}", {m: fitted(e, a) for m, e in analysis.estimates.items()}) for a in range(analysis.n_actions)]
-    panels += [
-        (f"action {a} - action {b}", {m: difference(e, a, b) for m, e in analysis.estimates.items()}) for a, b in contrasts_of(analysis)
+    panels = [
+        (in_figure(analysis.called(a, beside="action ")), {m: fitted(e, a) for m, e in analysis.estimates.items()})
+        for a in range(analysis.n_actions)
     ]
+    panels += [(_pair(analysis, a, b), {m: difference(e, a, b) for m, e in analysis.estimates.items()}) for a, b in contrasts_of(analysis)]
     wide, d = min(len(panels), 3), len(names)
     tall = -(-len(panels) // wide)
     figure = Figure(figsize=(3.4 * wide + 1.2, tall * (0.9 + 0.16 * d * (len(analysis.estimates) + 1))), layout="constrained")
@@ -38,6 +39,10 @@ def draw_forest(analysis: Analysis, level: float) -> "matplotlib.figure.Figure":
         axes.set_visible(False)
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(analysis.estimates), frameon=False)
     return figure
+
+
+def _pair(analysis: Analysis, a: int, b: int) -> str:
+    return in_figure(f"{analysis.called(a, beside='action ')} - {analysis.called(b, beside='action ')}")
 
 
 def _on_one_axis(analysis: Analysis) -> tuple[Floats, list[str]]:
@@ -84,7 +89,7 @@ def draw_sensitivity(analysis: Analysis) -> "matplotlib.figure.Figure":
             axes.fill_between(list(by_scale), lines[:, i] - error[i], lines[:, i] + error[i], color=f"C{i % 10}", alpha=0.12, linewidth=0)
         axes.axvline(1, color="0.6", linewidth=0.8)
         axes.set_xlabel("multiple of Σe")
-        axes.set_title(f"action {a} - action {b} ({best.method})", fontsize=10)
+        axes.set_title(f"{_pair(analysis, a, b)} ({best.method})", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     grid[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -101,7 +106,7 @@ def draw_propensities(analysis: Analysis) -> "matplotlib.figure.Figure":
     edges = np.linspace(0, 1, counts.shape[1] + 1)
     bottom = np.zeros(counts.shape[1])
     for a, own in enumerate(counts):
-        left.bar(edges[:-1] + 0.025, own, width=0.046, bottom=bottom, color=f"C{a}", label=f"action {a}")
+        left.bar(edges[:-1] + 0.025, own, width=0.046, bottom=bottom, color=f"C{a}", label=in_figure(analysis.called(a, beside="action ")))
         bottom += own
     left.set_xlabel("probability of the action that was taken")
     left.set_ylabel("rounds")
@@ -111,7 +116,7 @@ def draw_propensities(analysis: Analysis) -> "matplotlib.figure.Figure":
     right.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
     spread = 2 * np.sqrt(stated * (1 - stated) / np.maximum(rounds, 1))
     right.errorbar(stated, observed, yerr=spread, fmt="o", markersize=4, color="#4c78a8")
-    right.set_xlabel(f"logged probability of action {analysis.n_actions - 1}")
+    right.set_xlabel(f"logged probability of {in_figure(analysis.called(analysis.n_actions - 1, beside='action '))}")
     right.set_ylabel("how often it was taken")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

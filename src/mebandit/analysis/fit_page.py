@@ -7,6 +7,7 @@ import numpy as np
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.fit_tables import coefficients, contrasts, sensitivity, tidy
+from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
 from mebandit.runtime.escaping import as_csv
@@ -24,20 +25,23 @@ SAYS = {
 
 def remarks(analysis: Analysis) -> str:
     """What the table of coefficients cannot show: which estimates are stabilised, and which have no solution."""
-    guarded = _by_action({m: e.guarded for m, e in analysis.estimates.items()})
-    missing = _by_action({m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
+    guarded = _by_action(analysis, {m: e.guarded for m, e in analysis.estimates.items()})
+    missing = _by_action(analysis, {m: np.isnan(e.theta.sum(axis=1)) for m, e in analysis.estimates.items()})
     words = []
     if guarded:
         reason = "because Σe is nearly as large as the variation of x̃, or larger"
         words.append(f"Stabilised (Fuller-type) estimates, {reason}: {', '.join(guarded)}. Do not rely on these.")
+        if analysis.settings.get("guard") != "always":
+            words.append("The tables have a dash in their place; the files have their numbers.")
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)
 
 
-def _by_action(marked: dict[str, Booleans]) -> list[str]:
+def _by_action(analysis: Analysis, marked: dict[str, Booleans]) -> list[str]:
     """The methods with marked actions, and these."""
-    return [f"{method} (action {', '.join(map(str, np.flatnonzero(own)))})" for method, own in marked.items() if own.any()]
+    named = {method: ", ".join(analysis.called(int(a)) for a in np.flatnonzero(own)) for method, own in marked.items() if own.any()}
+    return [f"{method} (action {actions})" for method, actions in named.items()]
 
 
 def unbiased(analysis: Analysis) -> str:
@@ -62,11 +66,15 @@ def headline(analysis: Analysis) -> str:
         error = f"an error model ({analysis.error.model.kind}" + (f"; no error in {', '.join(exact)})" if exact else ")")
     clusters = f", standard errors clustered by {analysis.units:,} units" if analysis.units else ""
     aside = "" if not analysis.faults else " 1 row was set aside." if analysis.faults == 1 else f" {analysis.faults:,} rows were set aside."
+    if analysis.left_out is not None and analysis.left_out.unavailable:
+        aside += f" {analysis.left_out.unavailable:,} rows without an available participant were left out."
+    if analysis.left_out is not None and analysis.left_out.missing.any():
+        aside += f" {analysis.left_out.missing.sum():,.0f} rows without an outcome were left out."
+    if analysis.references:
+        aside += f" Reference: {', '.join(f'{name}={label}' for name, label in analysis.references.items())}."
+    actions = f"{analysis.n_actions} actions" + (f" ({', '.join(analysis.actions)})" if analysis.actions else "")
     features = "1 feature" if len(analysis.features) == 1 else f"{len(analysis.features)} features"
-    return (
-        f"{analysis.rounds:,} rounds, {analysis.n_actions} actions, {features}, {error}{clusters}; "
-        f"mean reward {analysis.mean_reward:.4g}.{aside}"
-    )
+    return f"{analysis.rounds:,} rounds, {actions}, {features}, {error}{clusters}; mean reward {analysis.mean_reward:.4g}.{aside}"
 
 
 def describe(analysis: Analysis, level: float = 0.95) -> str:
@@ -78,7 +86,13 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
 
 TABLES = ("estimates", "contrasts", "sensitivity", "diagnostics")
 FIGURES = ("forest", "sensitivity", "propensities", "drift")
-FILES = ("fit.json", *(f"{name}.csv" for name in TABLES), *(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")), "report.html")
+FILES = (
+    "fit.json",
+    *(f"effects.{kind}" for kind in ("pdf", "svg", "png")),
+    *(f"{name}.csv" for name in TABLES),
+    *(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")),
+    "report.html",
+)
 """what is written to a folder"""
 
 
@@ -88,6 +102,9 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     contents: dict[str, str | bytes] = {"fit.json": analysis.to_json(level) + "\n"}
     contents |= {f"{name}.csv": as_csv(table) for name, table in tidy(analysis, level).items()}
     contents |= {f"{name}.{kind}": content for name, drawn in figures.items() for kind, content in drawn._asdict().items()}
+    effects = analysis.plot(level=level)
+    drawn = picture(effects)
+    contents |= {"effects.pdf": as_pdf(effects), "effects.svg": drawn.svg, "effects.png": drawn.png}
     page = Page("What the log says").text(headline(analysis))
     grave = [f for f in analysis.diagnostics if f.verdict == "red"]
     if grave:
@@ -99,21 +116,28 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.table(coefficients(analysis))
     if remarks(analysis):
         page.text(remarks(analysis))
-    page.picture(figures["forest"])
+    page.picture(figures["forest"], "Every coefficient by every method, with intervals; the table above has the numbers.")
     page.table(Table(["method", "what it is"], [[method, SAYS[method]] for method in analysis.estimates]))
     if unbiased(analysis):
         page.text(unbiased(analysis))
     page.heading("Differences between actions").text(
-        "Difference in effect between actions. * marks an interval that excludes zero; ? marks a stabilised estimate: do not rely on it."
+        "Difference in effect between actions. * marks an interval that excludes zero; a dash stands for numbers that mean nothing."
     )
-    page.table(contrasts(analysis, level))
+    page.table(contrasts(analysis, level)).picture(drawn, "The average effect and what each feature changes of it, with intervals.")
+    page.text(
+        "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
+        "effects.png are made to be printed."
+    )
     page.heading("If the error were larger or smaller").text(
         "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
-        "Bands are one standard error of the estimate with 1 Σe. ? marks stabilised estimates: x̃ varies less than its error would. "
-        "Lines end before them."
+        "Bands are one standard error of the estimate with 1 Σe. A dash stands for stabilised estimates, where x̃ varies less than its "
+        "error would. Lines end before them."
     )
-    page.table(sensitivity(analysis)).picture(figures["sensitivity"])
+    page.table(sensitivity(analysis)).picture(
+        figures["sensitivity"], "The same numbers as lines against the multiple of the error covariance."
+    )
     page.heading("Diagnostics").verdicts([(f.verdict, f.name, f.sentence) for f in analysis.diagnostics])
-    page.picture(figures["propensities"]).picture(figures["drift"])
+    page.picture(figures["propensities"], "How probable the actions taken were, and how often each came at each logged probability.")
+    page.picture(figures["drift"], "The mean of each feature over the log, in its standard deviations.")
     write_together(folder, contents | {"report.html": page.render(command=command, seconds=seconds)})
     return folder / "report.html"

@@ -3,13 +3,24 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from mebandit import checks
+from mebandit.analysis.effects import Effect, average_effect
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.result import Contrast, Estimate
+from mebandit.logs.coding import action_number
+from mebandit.logs.left_out import LeftOut
+from mebandit.reports.figures import save_figure
 from mebandit.values import Booleans, Finding, Floats
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,33 @@ class Analysis:
     """mean reward of the rounds that were used"""
     propensity_histogram: Floats
     """rounds by action and twentieth of the propensity of the action taken, (K, 20)"""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """the label of each categorical column that has no feature; the features of the other labels are relative to it"""
+    left_out: LeftOut | None = None
+    """rows that were left out since the outcome was missing, or the participant not available; None: not counted"""
+    actions: tuple[str, ...] = ()
+    """the labels of the actions; empty (the default): they have none"""
+    mean_context: Floats = field(default_factory=lambda: np.empty(0))
+    """mean of the predictions over the rounds that were used, without their bias, (d,)"""
+    mean_context_cov: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """its covariance as an estimate of the mean context of the population, clustered like the standard errors, (d, d)"""
+    outcome: str = "reward"
+    """the name of the reward's column ("reward" by default)"""
     settings: dict[str, Any] = field(default_factory=dict)
     """how the log was analysed: the options of `fit`, by name; empty by default"""
 
     @property
     def n_actions(self) -> int:
         return len(next(iter(self.estimates.values())).theta)
+
+    def called(self, action: int, *, beside: str = "") -> str:
+        """An action by its label, or by its number.
+
+        Args:
+            action: The number of the action.
+            beside: What stands before a number, such as "action " (default nothing).
+        """
+        return self.actions[action] if self.actions else f"{beside}{action}"
 
     @property
     def best(self) -> Estimate:
@@ -61,6 +93,43 @@ class Analysis:
         from mebandit.analysis.fit_page import describe  # which is about this class
 
         return describe(self)
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        method: str | None = None,
+        outcome: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> "matplotlib.figure.Figure":
+        """The figure of the effects alone, made to be printed: each action against the first, on average and by feature.
+
+        Args:
+            path: Where to save it, .pdf, .svg or .png; None (default): nowhere.
+            level: Confidence level of the intervals, between 0 and 1 (default 0.95).
+            method: Whose estimates are shown (default None: those of `best`).
+            outcome: What the reward is called, with its unit (default None: the name of its column).
+            labels: What features are called, with their units, by their names; "average" names the average effect (default None).
+        """
+        from mebandit.analysis.effects_figure import draw_effects  # which is about this class
+
+        figure = draw_effects(self, level=level, method=method, outcome=outcome, labels=labels)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def average_effect(self, a: int | str = 1, b: int | str = 0, *, method: str | None = None) -> Effect:
+        """The average effect of action a against b over the contexts of the population: at their mean, which the log estimates.
+
+        Args:
+            a: An action, by number or label (default 1).
+            b: The action to compare it with (default 0).
+            method: Whose estimate (default None: that of `best`).
+        """
+        found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
+        first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
+        return average_effect(found, first, second, self.mean_context, self.mean_context_cov)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics.
@@ -81,11 +150,21 @@ class Analysis:
             "rows_set_aside": self.faults,
             "n_actions": self.n_actions,
             "features": list(self.features),
+            "actions": list(self.actions),
+            "references": dict(self.references),
+            "mean_context": self.mean_context.tolist(),
+            "mean_context_cov": self.mean_context_cov.tolist(),
+            "rows": self._rows_plain(),
             "mean_reward": self.mean_reward,
             "error": self.error.to_plain(),
             "level": level,
             "estimates": {method: _estimate_plain(found, level) for method, found in self.estimates.items()},
             "contrasts": contrasts,
+            "average_effects": {
+                f"{a}-{b}": {method: self.average_effect(a, b, method=method).to_plain(level) for method in self.estimates}
+                for a in range(self.n_actions)
+                for b in range(a)
+            },
             "sensitivity": _scales_plain(self.sensitivity),
             "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
             "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),
@@ -93,6 +172,19 @@ class Analysis:
             "settings": self.settings,
         }
         return dict(without_nan(plain))
+
+    def _rows_plain(self) -> dict[str, Any]:
+        """What became of the rows, as JSON can hold it."""
+        if self.left_out is None:
+            return {"available_share": 1.0, "missing_share": 0.0, "not_available": 0, "missing_outcomes": 0, "missing_by_action": []}
+        missing, eligible = self.left_out.missing.sum(), max(self.left_out.eligible.sum(), 1.0)
+        return {
+            "available_share": eligible / (eligible + self.left_out.unavailable),
+            "missing_share": missing / eligible,
+            "not_available": self.left_out.unavailable,
+            "missing_outcomes": int(missing),
+            "missing_by_action": self.left_out.missing.sum(axis=1).tolist(),
+        }
 
     def to_json(self, level: float = 0.95) -> str:
         """`to_plain` as a JSON text.
@@ -110,6 +202,8 @@ def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept.tolist(),
         "intercept_std_error": found.intercept_std_error.tolist(),
+        "covariance": found.covariance.tolist(),
+        "model_covariance": None if found.model_covariance is None else found.model_covariance.tolist(),
         "guarded": found.guarded.tolist(),
         "diagnostics": {name: values.tolist() for name, values in found.diagnostics.items()},
     }

@@ -26,7 +26,9 @@ def digits(value: float, std_error: float) -> str:
 
 
 def pair(value: float, std_error: float) -> str:
-    """A number above its standard error."""
+    """A number above its standard error; a dash where it means nothing."""
+    if not np.isfinite(value):
+        return "-"
     return f"{digits(value, std_error)}\n±{digits(std_error, std_error)}"
 
 
@@ -36,13 +38,24 @@ def contrasts_of(analysis: Analysis) -> list[tuple[int, int]]:
     return [(a, b) for a in range(k) for b in range(a)] if k <= 3 else [(a, 0) for a in range(1, k)]
 
 
+def pair_name(analysis: Analysis, a: int, b: int) -> str:
+    """The difference between two actions, by their labels or numbers."""
+    return f"{analysis.called(a)} - {analysis.called(b)}"
+
+
+def meaningful(analysis: Analysis, found: Estimate, actions: list[int], values: Floats) -> Floats:
+    """Numbers of some actions, NaN where the guard decided them, unless stabilised estimates were asked for."""
+    hidden = analysis.settings.get("guard") != "always" and bool(found.guarded[actions].any())
+    return np.full_like(values, np.nan) if hidden else values
+
+
 def coefficients(analysis: Analysis) -> Table:
     """θ ± its standard error, a row for each action and feature, a column for each method."""
     rows = []
     for a in range(analysis.n_actions):
-        found = [fitted(e, a) for e in analysis.estimates.values()]
+        found = [(meaningful(analysis, e, [a], fitted(e, a)[0]), fitted(e, a)[1]) for e in analysis.estimates.values()]
         for i, name in enumerate(names_of(analysis)):
-            rows.append([str(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
+            rows.append([analysis.called(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
     return Table(["action", "feature", *analysis.estimates], rows)
 
 
@@ -76,29 +89,32 @@ def interval_ends(found: tuple[Floats, Floats], level: float) -> Floats:
 
 def contrasts(analysis: Analysis, level: float) -> Table:
     """θ_a - θ_b by the estimate to read first with its interval, and what the other methods say; * marks an interval that excludes
-    zero, ? a stabilised estimate."""
+    zero, a dash a number that means nothing."""
     best, rows = analysis.best, []
     others = [method for method in analysis.estimates if method != best.method]
     for a, b in contrasts_of(analysis):
         theta, error = difference(best, a, b)
-        values = [difference(analysis.estimates[method], a, b)[0] for method in others]
+        theta = meaningful(analysis, best, [a, b], theta)
+        values = [meaningful(analysis, own, [a, b], difference(own, a, b)[0]) for own in (analysis.estimates[method] for method in others)]
         for i, (name, ends) in enumerate(zip(names_of(analysis), interval_ends((theta, error), level), strict=True)):
-            mark = " ?" if best.guarded[[a, b]].any() else "" if not ends[0] * ends[1] > 0 else " *"
-            interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}"
-            rows.append([f"{a} - {b}", name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)])
+            mark = " *" if ends[0] * ends[1] > 0 else ""
+            interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}" if np.isfinite(theta[i]) else "-"
+            rows.append(
+                [pair_name(analysis, a, b), name, digits(theta[i], error[i]), interval, *(digits(other[i], error[i]) for other in values)]
+            )
     return Table(["actions", "feature", best.method, f"{100 * level:g} % interval", *others], rows)
 
 
 def sensitivity(analysis: Analysis) -> Table:
-    """How every difference between actions would change with other multiples of Σe; ? marks stabilised estimates."""
+    """How every difference between actions would change with other multiples of Σe; a dash stands for stabilised estimates."""
     best, rows = analysis.best, []
     by_scale, guarded = at_scales(analysis, best.method), analysis.sensitivity_guarded[best.method]
     for a, b in contrasts_of(analysis):
         se = difference(best, a, b)[1]
-        marks = [" ?" if own[[a, b]].any() else "" for own in guarded.values()]
+        hidden = [analysis.settings.get("guard") != "always" and bool(own[[a, b]].any()) for own in guarded.values()]
         for i, name in enumerate(names_of(analysis)):
-            values = [digits(found[a, i] - found[b, i], se[i]) + mark for found, mark in zip(by_scale.values(), marks, strict=True)]
-            rows.append([f"{a} - {b}", name, *values])
+            values = ["-" if no else digits(found[a, i] - found[b, i], se[i]) for found, no in zip(by_scale.values(), hidden, strict=True)]
+            rows.append([pair_name(analysis, a, b), name, *values])
     return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
 
 
@@ -107,18 +123,19 @@ def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
     import pandas as pd
 
     estimates, differences, scales = [], [], []
+    named = analysis.actions or range(analysis.n_actions)
     for method, e in analysis.estimates.items():
         by_scale = at_scales(analysis, method)
         for a in range(analysis.n_actions):
             found = fitted(e, a)
             rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
-            estimates += [[method, a, name, value, se, *ends] for name, value, se, ends in rows]
+            estimates += [[method, named[a], name, value, se, *ends] for name, value, se, ends in rows]
             for i, name in enumerate(names_of(analysis)):
-                scales += [[method, a, name, scale, found[a, i]] for scale, found in by_scale.items()]
+                scales += [[method, named[a], name, scale, found[a, i]] for scale, found in by_scale.items()]
             for b in range(a):
                 found = difference(e, a, b)
                 rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
-                differences += [[method, a, b, name, value, se, *ends] for name, value, se, ends in rows]
+                differences += [[method, named[a], named[b], name, value, se, *ends] for name, value, se, ends in rows]
     ends = ["theta", "std_error", "low", "high"]
     return {
         "estimates": pd.DataFrame(estimates, columns=["method", "action", "feature", *ends]),

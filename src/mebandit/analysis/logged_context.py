@@ -40,6 +40,8 @@ class Frame(NamedTuple):
     """of x̃, unbiased, (d,)"""
     cov: Floats
     """of x̃, unbiased, (d, d)"""
+    labels: tuple[str, ...] = ()
+    """of the actions, if they have any"""
 
 
 Probabilities = Callable[[Seen], Floats]

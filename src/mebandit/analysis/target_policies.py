@@ -10,11 +10,15 @@ from mebandit.analysis.linear_rule import LinearRule
 from mebandit.analysis.logged_context import Frame, Probabilities, Seen
 from mebandit.estimation.moments import unpack
 from mebandit.live.learner import Learner
+from mebandit.logs.coding import action_number
 from mebandit.policies import Policy
 from mebandit.policies.base import label
 from mebandit.values import Floats, Observation, State
 
-KINDS = "'uniform', an action, probabilities, a rule, a Learner, (policy, state), or a function of predictions"
+WHEN_AVAILABLE = " when available"
+"""ends the name of a policy that takes an action wherever it is allowed"""
+
+KINDS = "'uniform', an action, 'ACTION when available', probabilities, a rule, a Learner, (policy, state), or a function of predictions"
 
 
 def named(policy: Any) -> dict[str, Any]:
@@ -45,9 +49,11 @@ def name_of(policy: Any) -> str:
 def prepared(name: str, policy: Any, frame: Frame) -> Probabilities:
     """A policy of any kind, checked against the log and prepared for its rounds."""
     what = f"policy {name!r}"
-    if isinstance(policy, str):
-        checks.one_of(what, policy, ("uniform",))
+    if isinstance(policy, str) and policy == "uniform":
         return lambda seen: seen.allowed / seen.allowed.sum(axis=1, keepdims=True)
+    if isinstance(policy, str):
+        action = action_number(f"{what}, if not 'uniform',", policy.removesuffix(WHEN_AVAILABLE), frame.labels, frame.n_actions)
+        return _when_allowed(action) if policy.endswith(WHEN_AVAILABLE) else _constant(np.eye(frame.n_actions)[action])
     if _is_action(policy):
         return _constant(np.eye(frame.n_actions)[checks.integer(what, policy, 0, frame.n_actions - 1)])
     if isinstance(policy, LinearRule):
@@ -85,6 +91,17 @@ def _vector(what: str, given: Any, n_actions: int) -> Floats:
 
 def _constant(vector: Floats) -> Probabilities:
     return lambda seen: np.tile(vector, (len(seen.predicted), 1))
+
+
+def _when_allowed(action: int) -> Probabilities:
+    """An action wherever it is allowed, and elsewhere any that is."""
+
+    def take(seen: Seen) -> Floats:
+        elsewhere = seen.allowed * ~seen.allowed[:, action : action + 1]
+        taken = np.eye(seen.allowed.shape[1])[action] * seen.allowed
+        return np.asarray(taken + elsewhere / np.maximum(elsewhere.sum(axis=1, keepdims=True), 1))
+
+    return take
 
 
 def _frozen(what: str, frame: Frame, policy: Policy, state: State, time: int | None = None) -> Probabilities:

@@ -23,7 +23,7 @@ from mebandit.estimation.methods import Method, Options
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.precision import of_usable_sizes
 from mebandit.estimation.solution import solve_log
-from mebandit.logs.log import LogColumns, log_of
+from mebandit.logs.log import Log, LogColumns, log_of
 from mebandit.logs.reading import Reading, by_unit, reading_of, refuse_unknown_error
 from mebandit.logs.source import Block, forecast_of
 from mebandit.runtime.progress import Show
@@ -69,7 +69,8 @@ def value(
         policy: One policy, or several in a dict by name. A policy is one of these:
 
             - "uniform": all allowed actions with the same probability;
-            - a number: always that action;
+            - a number or a label: always that action; "1 when available" or "send when available": that action wherever it is allowed, and
+              elsewhere what is;
             - (K,) probabilities, the same in all rounds;
             - a `LinearRule`;
             - a `Fitted` rule: θ is estimated from the first `learn_share` of the rows, and all values from the rest;
@@ -79,7 +80,8 @@ def value(
             - a function from predictions (n, d) to probabilities (n, K).
 
             A policy reads x̃ and Σe, as the logging policy did. Several threads may call it.
-        learn_share: The share of the rows, the first ones, from which a `Fitted` rule is estimated (default 0.5).
+        learn_share: The share of the rows, the first ones, from which a `Fitted` rule is estimated; with a time column, the share of the
+            time (default 0.5).
         level: Confidence level (default 0.95).
         on_bad: As in `fit` (default "refuse").
         set_aside: As in `fit` (default None).
@@ -100,9 +102,17 @@ def value(
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    reading = reading_of(log_of(log, columns), error_needed=False, workers=workers, progress=progress)
+    stored = _unweighted(log_of(log, columns))
+    reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
     found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
+
+
+def _unweighted(log: Log) -> Log:
+    """A log without weights for missing outcomes, which values do not have."""
+    if log.observed is not None:
+        checks.refuse("observed", "be left out for values, which have no weights for missing outcomes", repr(log.observed))
+    return log
 
 
 def learn_then_value(
@@ -137,27 +147,31 @@ def learn_then_value(
 
 
 class Window(NamedTuple):
-    """The rows of a log from `low` to before `high`."""
+    """A stretch of a log, from `low` to before `high`: of its rows, or of its time if it has one."""
 
-    low: int
-    high: int
+    low: float
+    high: float
+
+    def cut(self, edge: float) -> tuple["Window", "Window"]:
+        """The stretches before and after an edge."""
+        return Window(self.low, edge), Window(edge, self.high)
 
     def of(self, block: Block) -> Block:
-        """The rows of a block that are inside. Rows that were set aside shift the count within their block: every row still is
-        in one window only."""
-        rounds, n = block.rounds, block.rounds.rewards.size
-        i, j = (min(max(edge - block.start, 0), n) for edge in self)
-        if (i, j) == (0, n):
+        """The rows of a block that are inside. Rows that are not used shift the count within their block: every row still is in one
+        window only."""
+        n = block.rounds.rewards.size
+        if self == EVERYTHING:
             return block
-        kept = rounds._replace(
-            predicted=np.ascontiguousarray(rounds.predicted[:, i:j]),
-            actions=rounds.actions[i:j],
-            rewards=rounds.rewards[i:j],
-            propensities=rounds.propensities[i:j],
-            errors=rounds.errors[i:j] if len(rounds.errors) == n > 1 else rounds.errors,
-            allowed=rounds.allowed[i:j] if len(rounds.allowed) == n > 1 else rounds.allowed,
-        )
-        return block._replace(start=block.start + i, rounds=kept, unit=block.unit[i:j], forecast=block.forecast[i:j])
+        place = block.times if block.times.size else block.start + np.arange(n)
+        rows = np.flatnonzero((place >= self.low) & (place < self.high))
+        if rows.size == n:
+            return block
+        start = block.start if block.times.size else block.start + int(rows[0] if rows.size else 0)
+        unit, times = block.unit[rows] if block.units else block.unit, block.times[rows] if block.times.size else block.times
+        return block._replace(start=start, rounds=block.rounds.taken(rows), unit=unit, times=times, forecast=block.forecast[rows])
+
+
+EVERYTHING = Window(-np.inf, np.inf)
 
 
 @dataclass(frozen=True)
@@ -172,27 +186,28 @@ class _Valuation:
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
         reading = self.reading
         counted = reading.count(on_bad=on_bad, set_aside=set_aside)
-        rows = int(counted.sums.rounds.sum()) + len(counted.faults)
-        raw, window, targets = counted.sums, Window(0, rows), self.targets
+        rows, timed = counted.rows, reading.source.columns.time is not None
+        raw, window, targets, used = counted.sums, EVERYTHING, self.targets, 0
         if any(isinstance(policy, Fitted) for policy in targets.values()):
-            cut = int(self.share * rows)
-            window = Window(cut, rows)
-            first, raw = self._halves(cut, rows)
-            targets = {name: self._learned(p, first, Window(0, cut)) if isinstance(p, Fitted) else p for name, p in targets.items()}
+            before, window = EVERYTHING.cut(self.share if timed else int(self.share * rows))
+            first, raw = self._halves(before, window)
+            used = int(first.rounds.sum()) if timed else int(self.share * rows)
+            targets = {name: self._learned(p, first, before) if isinstance(p, Fitted) else p for name, p in targets.items()}
         error = reading.error.completed(raw)
         frame = self._frame(raw, error if reading.error_known else None)
         policies = [prepared(name, policy, frame) for name, policy in targets.items()]
         beta, center = outcome_regressions(raw), float(raw.full[0].sum(axis=0)[0, -1] / max(raw.rounds.sum(), 1.0))
         beta[:, 0] -= center
         sums = reading.source.through(lambda block: self._sum(window.of(block), error, policies, beta, center), merged, "values")
-        return assembled(sums, targets, center, len(counted.faults), window.low, self.level, reading.source.columns.unit is not None)
+        return assembled(sums, targets, center, len(counted.faults), used, self.level, reading.source.columns.unit is not None)
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
-        return Frame(self.reading.source.n_actions, error, *(raw if error is None else error.unbiased_products(raw)).mean_and_cov)
+        mean, cov = (raw if error is None else error.unbiased_products(raw)).mean_and_cov
+        return Frame(self.reading.source.n_actions, error, mean, cov, self.reading.source.coding.actions)
 
-    def _halves(self, cut: int, rows: int) -> tuple[Crossproducts, Crossproducts]:
+    def _halves(self, *windows: Window) -> tuple[Crossproducts, Crossproducts]:
         """The crossproducts of the rows before and after the cut."""
-        reading, windows = self.reading, (Window(0, cut), Window(cut, rows))
+        reading = self.reading
 
         def work(block: Block) -> tuple[Crossproducts, Crossproducts]:
             first, second = (reading.products(window.of(block)) for window in windows)
@@ -201,7 +216,8 @@ class _Valuation:
         first, second = self.reading.source.through(work, lambda a, b: (a[0].merge(b[0]), a[1].merge(b[1])), "splitting")
         for part in (first, second):
             if not part.rounds.sum():
-                checks.refuse("the log", "have rounds to estimate θ from and rounds to estimate values from", f"{rows} rows")
+                rows = f"{first.rounds.sum() + second.rounds.sum():g} rows"
+                checks.refuse("the log", "have rounds to estimate θ from and rounds to estimate values from", rows)
         return first, second
 
     def _learned(self, policy: Fitted, raw: Crossproducts, window: Window) -> LinearRule:

@@ -1,5 +1,6 @@
 """The values of policies as tables, a figure and a page: terminal, files and report show the same."""
 
+from collections.abc import Sequence
 from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,18 @@ def brief(values: Values) -> Table:
     """The table in a form narrow enough for a terminal."""
     rows = [[row[0] if row[1] == ESTIMATORS[0] else "", row[1], row[2], *row[4:7], *row[8:10]] for row in table(values).rows]
     return Table(["policy", "estimator", "value", "from", "to", "difference", "from", "to"], rows)
+
+
+def differences(values: Values, estimators: Sequence[str] = ESTIMATORS) -> Table:
+    """The differences in value between all pairs of policies, from the same rounds."""
+    level, rows = next(iter(values.values())).level, []
+    found = [(a, b, e, values.contrast(a, b, e)) for a, b in values.pairs for e in estimators]
+    least = min((figure.std_error for *_, figure in found if figure.std_error > 0), default=1.0)
+    digits = min(max(1 - floor(log10(least)), 0), 8)
+    for a, b, estimator, figure in found:
+        low, high = figure.interval(level)
+        rows.append([a, b, estimator, *_cells(figure, level, digits), "*" if low * high > 0 else ""])
+    return Table(["policy", "minus", "estimator", "difference", "± s.e.", "from", "to", ""], rows)
 
 
 def _digits(values: Values) -> int:
@@ -93,7 +106,7 @@ def forest(values: Values) -> "matplotlib.figure.Figure":
     return figure
 
 
-FILES = ("value.json", "value.csv", "value.png", "value.svg", "value.html")
+FILES = ("value.json", "value.csv", "differences.csv", "value.png", "value.svg", "value.html")
 """what is written to a folder"""
 
 
@@ -101,7 +114,8 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
     """value.json, value.csv, the figure and the page."""
     figure, shown = forest(values), table(values)
     drawn = picture(figure)
-    page = Page("What policies would have earned").text(headline(values)).table(shown).figure(figure)
+    page = Page("What policies would have earned").text(headline(values)).table(shown)
+    page.figure(figure, "The value of each policy by each estimator, with intervals, beside that of the logged policy.")
     for words in notes(values):
         page.text(words)
     page.text(
@@ -109,9 +123,13 @@ def write(values: Values, folder: Path, *, command: str, seconds: float) -> Path
         "snips: self-normalised, Σ ρ r / Σ ρ. dr: doubly robust, a regression of the reward on the prediction, corrected by weighted "
         "residuals; read this one first. difference: from the value of the logged policy, estimated from the same rounds."
     )
+    if values.pairs:
+        page.heading("Differences between policies").table(differences(values))
+        page.text("The first policy less the second, from the same rounds, so that common noise cancels. * marks an interval without zero.")
     contents: dict[str, str | bytes] = {
         "value.json": values.to_json() + "\n",
         "value.csv": as_csv(tidy(values)),
+        "differences.csv": as_csv(tidy_differences(values)),
         "value.png": drawn.png,
         "value.svg": drawn.svg,
     }
@@ -132,3 +150,16 @@ def tidy(values: Values) -> "pd.DataFrame":
             rows.append([name, estimator, *numbers])
     header = ["policy", "estimator", *figures, "difference", *(f"difference_{figure}" for figure in figures[1:])]
     return pd.DataFrame(rows, columns=header)
+
+
+def tidy_differences(values: Values) -> "pd.DataFrame":
+    """The differences between policies in full, a row for each pair and estimator."""
+    import pandas as pd
+
+    level = next(iter(values.values())).level
+    rows = []
+    for a, b in values.pairs:
+        for estimator in ESTIMATORS:
+            figure = values.contrast(a, b, estimator)
+            rows.append([a, b, estimator, figure.value, figure.std_error, *figure.interval(level)])
+    return pd.DataFrame(rows, columns=["policy", "minus", "estimator", "difference", "std_error", "low", "high"])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -141,8 +142,14 @@ class Values(Mapping[str, Value]):
         value = self.found[a].estimates[estimator].value - self.found[b].estimates[estimator].value
         return Figure(value, spread(c, self.moments, self.found[a].rounds))
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All pairs of policies, each in the order in which they were given."""
+        return list(combinations(self.found, 2))
+
     def to_plain(self) -> dict[str, Any]:
-        """Everything as JSON can hold it: policies.<name>.estimates.<estimator>.value, .std_error, .interval, .difference, ..."""
+        """Everything as JSON can hold it: policies.<name>.estimates.<estimator>.value, .std_error, .interval, .difference (from the logged
+        policy), ...; differences is a list of pairs of policies, with the same figures for the first less the second."""
         one = next(iter(self.found.values()))
         return {
             "format": "mebandit-value",
@@ -154,6 +161,10 @@ class Values(Mapping[str, Value]):
             "level": one.level,
             "logged": one.logged.to_plain(one.level),
             "policies": {name: found.to_plain() for name, found in self.found.items()},
+            "differences": [
+                {"policy": a, "minus": b, "estimates": {e: self.contrast(a, b, e).to_plain(one.level) for e in ESTIMATORS}}
+                for a, b in self.pairs
+            ],
         }
 
     def to_json(self) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.naming import in_options
-from mebandit.cli.options import bad_row_options, error_options, log_arguments, log_options, stored_log, workers_options
+from mebandit.cli.options import log_argument, log_arguments, log_options, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.estimation.methods import METHODS
 from mebandit.measurement import ErrorModel
@@ -24,9 +24,9 @@ from mebandit.runtime.files import begins_with, check_output
 
 
 @commands.command()
+@log_argument
 @log_options
 @workers_options
-@error_options
 @click.option(
     "--validation",
     type=click.Path(path_type=Path),
@@ -44,7 +44,6 @@ from mebandit.runtime.files import begins_with, check_output
 )
 @click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
@@ -55,7 +54,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
     \b
       mebandit fit log.parquet --predicted x0,x1 --propensity propensity --error-cov 0.1,0.5
-      mebandit fit trial.jsonl --unit user --out analysis
+      mebandit fit trial.jsonl --unit unit --time time --out analysis
       mebandit fit logs/ --columns columns.toml --error-model model.json --json
     """
     from mebandit.analysis import fit_page as page
@@ -80,7 +79,7 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         (f"Differences between actions by {best}, with other multiples of the error covariance", fit_tables.sensitivity(found)),
     ]
     for title, table in shown:
-        print_table(title, table.header, table.rows, set())
+        print_table(*_narrow(title, table), set())
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     if page.unbiased(found):
@@ -90,6 +89,14 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         click.echo(f"Rows set aside: {found.settings['set_aside']}")
     if written is not None:
         click.echo(f"Tables and figures: {written.parent.resolve()}\nReport page: {written.resolve()}")
+
+
+def _narrow(title: str, table: Any) -> tuple[str, list[str], list[list[str]]]:
+    """A table without its first column where that says the same in all rows; the title says it instead."""
+    firsts = {row[0] for row in table.rows}
+    if len(firsts) != 1:
+        return title, table.header, table.rows
+    return f"{title}: {firsts.pop()}", table.header[1:], [row[1:] for row in table.rows]
 
 
 def _analysis(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -> Any:

@@ -16,7 +16,24 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-COLUMN_KEYS = ("predicted", "action", "reward", "propensity", "unit", "error_columns", "n_actions", "floor")
+COLUMN_KEYS = (
+    "predicted",
+    "categorical",
+    "action",
+    "action_labels",
+    "reward",
+    "propensity",
+    "probability_of",
+    "available",
+    "unit",
+    "time",
+    "error_cov",
+    "error_columns",
+    "n_actions",
+    "missing_outcomes",
+    "observed",
+    "floor",
+)
 """what a TOML file may say of a log"""
 
 
@@ -27,28 +44,81 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 
 
 def log_options(command: Command) -> Command:
-    """Which log, and what its columns are."""
-    return _with(
-        command,
-        click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path)),
-        click.option(
-            "--predicted", help="Columns of the predicted context, separated by commas.  [default: predicted_0, predicted_1, ...]"
-        ),
-        click.option("--action", help="Column of the action taken, 0, 1, ...  [default: action]"),
-        click.option("--reward", help="Column of the reward.  [default: reward]"),
-        click.option(
-            "--propensity", help="Column of the probability of the action taken; or one column for each action, separated by commas."
-        ),
-        click.option("--unit", help="Column of the participant or cluster identifier; standard errors are clustered by it."),
-        click.option(
-            "--columns",
-            type=click.Path(path_type=Path),
-            help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (the exploration floor of the logging policy).",
-        ),
-        click.option(
-            "--n-actions", type=click.IntRange(min=2), help="Number of actions.  [default: 2, or the number of propensity columns]"
-        ),
-    )
+    """What a log is: its columns, what is known of their error, and what becomes of rows that break a rule. The same for all commands that
+    read one."""
+    return _with(command, *COLUMN_OPTIONS, *ERROR_OPTIONS, *ROW_OPTIONS)
+
+
+log_argument = click.argument("log", nargs=-1, required=True, type=click.Path(path_type=Path))
+"""the files of a log"""
+
+
+COLUMN_OPTIONS = (
+    click.option(
+        "--predicted",
+        help="Columns of the predicted context, separated by commas; those of words become a feature for each label but one."
+        "  [default: predicted_0, predicted_1, ...]",
+    ),
+    click.option("--categorical", help="Columns of numbers that are categories, or any with its reference: location=home."),
+    click.option("--action", help="Column of the action taken: 0, 1, ..., or labels.  [default: action]"),
+    click.option(
+        "--action-labels",
+        help="Labels of the actions with commas, the one for no treatment first.  [default: those in the log, by the alphabet]",
+    ),
+    click.option("--reward", help="Column of the reward.  [default: reward]"),
+    click.option("--propensity", help="Column of the probability of the action taken; or one column for each action, separated by commas."),
+    click.option("--probability-of", help="The action, by label or number, whose probability --propensity is, whichever was taken."),
+    click.option(
+        "--available", help="Column that says whether the participant was available (True or 1), so that actions were randomised."
+    ),
+    click.option("--unit", help="Column of the participant or cluster identifier; standard errors are clustered by it."),
+    click.option("--time", help="Column of the time of each decision: numbers, or dates such as 2024-03-01.  [default: the order of rows]"),
+    click.option(
+        "--missing-outcomes",
+        type=click.Choice(["refuse", "leave-out"]),
+        help="What to do with rows without a reward: stop with an error, or leave them out and report them.  [default: refuse]",
+    ),
+    click.option(
+        "--observed", help="Column of the probability that the outcome is observed: weights of meb and dr where some are left out."
+    ),
+    click.option(
+        "--columns",
+        type=click.Path(path_type=Path),
+        help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (the exploration floor of the logging policy).",
+    ),
+    click.option(
+        "--n-actions", type=click.IntRange(min=2), help="Number of actions.  [default: 2, or the number of propensity columns or labels]"
+    ),
+)
+
+ERROR_OPTIONS = (
+    click.option(
+        "--error-cov",
+        help="Σe, the covariance of the prediction error: a number, d variances separated by commas, variances by name (stress=0.25, no "
+        "error elsewhere), rows separated by semicolons, or a CSV of d or d x d numbers.",
+    ),
+    click.option(
+        "--error-columns",
+        help="Columns of Σe of each round: d variances (a number stands for a constant column), by name (stress=column), or a lower "
+        "triangle.",
+    ),
+    click.option("--error-model", type=click.Path(path_type=Path), help="An error model file, made by `mebandit error-model`."),
+)
+
+ROW_OPTIONS = (
+    click.option(
+        "--on-bad",
+        type=click.Choice(["refuse", "set-aside"]),
+        default="refuse",
+        show_default=True,
+        help="What to do with rows that break a rule: stop with an error, or write them to --set-aside and go on.",
+    ),
+    click.option(
+        "--set-aside",
+        type=click.Path(path_type=Path),
+        help="CSV file for rows that break a rule.  [default: set_aside.csv, in --out if that is a folder]",
+    ),
+)
 
 
 def threads_option(command: Command) -> Command:
@@ -76,48 +146,14 @@ def engine_option(command: Command) -> Command:
     return click.option("--engine", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True, help=text)(command)
 
 
-def error_options(command: Command) -> Command:
-    """What is known of the error of the predictions."""
-    return _with(
-        command,
-        click.option(
-            "--error-cov",
-            help="Σe, the covariance of the prediction error: a number, d variances separated by commas, or a CSV of d or d x d numbers.",
-        ),
-        click.option(
-            "--error-columns", help="Columns of Σe of each round: d variances (a number stands for a constant column), or a lower triangle."
-        ),
-        click.option("--error-model", type=click.Path(path_type=Path), help="An error model file, made by `mebandit error-model`."),
-    )
-
-
-def bad_row_options(command: Command) -> Command:
-    """What becomes of rows that break a rule."""
-    return _with(
-        command,
-        click.option(
-            "--on-bad",
-            type=click.Choice(["refuse", "set-aside"]),
-            default="refuse",
-            show_default=True,
-            help="What to do with rows that break a rule: stop with an error, or write them to --set-aside and go on.",
-        ),
-        click.option(
-            "--set-aside",
-            type=click.Path(path_type=Path),
-            help="CSV file for rows that break a rule.  [default: set_aside.csv, in --out if given]",
-        ),
-    )
-
-
 def log_arguments(given: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
     """What the Python functions take, from the options above; those that were not given are left out, others stay as they are."""
     arguments = columns_file(given.pop("columns", None)) | {name: value for name, value in given.items() if value is not None}
-    if "error_cov" in given or "error_model" in given:
-        cov, model = arguments.pop("error_cov", None), arguments.pop("error_model", None)
-        if cov is not None and model is not None:
-            raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
-        arguments["error_cov"] = _covariance(cov) if model is None else ErrorModel.load(model)
+    cov, model = arguments.pop("error_cov", None), arguments.pop("error_model", None)
+    if cov is not None and model is not None:
+        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
+    if cov is not None or model is not None:
+        arguments["error_cov"] = covariance(cov) if model is None else ErrorModel.load(model)
     if arguments.get("on_bad") == "set-aside":
         arguments.setdefault("set_aside", (folder or Path()) / "set_aside.csv")
     return arguments
@@ -130,15 +166,22 @@ def stored_log(paths: tuple[Path, ...], arguments: dict[str, Any]) -> "Log":
     return Log([str(path) for path in paths], **{name: arguments.pop(name) for name in LogColumns.__annotations__ if name in arguments})
 
 
-def _covariance(text: str | None) -> Any:
-    """A number, some with commas, or the file that holds them."""
-    if text is None:
-        return None
+def covariance(text: Any) -> Any:
+    """A covariance from its text: a number, some with commas, rows with semicolons, variances by name, or the file that holds them."""
+    if not isinstance(text, str):
+        return text
+    if "=" in text and not Path(text).exists():
+        try:
+            return {name.strip(): float(value) for name, value in (part.rsplit("=", 1) for part in text.split(","))}
+        except ValueError:
+            raise InvalidInput(f"--error-cov must give variances by name, such as stress=0.25,steps=1; got {text!r}.") from None
     try:
-        values = [float(part) for part in text.split(",")]
+        rows = [[float(part) for part in row.split(",")] for row in text.split(";")]
     except ValueError:
         return Path(text)
-    return values[0] if len(values) == 1 else values
+    if len(rows) > 1:
+        return rows
+    return rows[0] if len(rows[0]) > 1 else rows[0][0]
 
 
 def whole(text: str) -> bool:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from mebandit.checks import InvalidInput
-from mebandit.cli.options import columns_file, whole
+from mebandit.cli.options import covariance, log_arguments, log_options, stored_log, whole
 from mebandit.cli.terminal import commands, print_table
 
 FILES = ("plan.png", "plan.json", "plan.html")
@@ -39,10 +39,19 @@ class Numbers(click.ParamType[Any]):
     "--level", type=float, default=0.95, show_default=True, help="Confidence level of the interval; the test has the level 1 - this."
 )
 @click.option("--effect", type=float, default=None, help="True value of the coefficient, if not given by --theta.")
-@click.option("--coefficient", default="0", show_default=True, help="The feature, by number from 0, or by its name in the pilot's log.")
-@click.option("--action", type=int, default=1, show_default=True)
 @click.option(
-    "--baseline", type=int, default=0, show_default=True, help="The action to compare with; -1: none, plan for θ of the action itself."
+    "--coefficient",
+    default="0",
+    show_default=True,
+    help="The feature, by number from 0 or by its name in the pilot; of a pilot also average, the effect at its mean context, and "
+    "intercept, that at x = 0.",
+)
+@click.option("--treatment", default="1", show_default=True, help="The action, by number, or by its label in the pilot.")
+@click.option(
+    "--control",
+    default="0",
+    show_default=True,
+    help="The action to compare with, likewise; -1: none, plan for the coefficient of the action itself.",
 )
 @click.option(
     "--method", type=click.Choice(["meb", "dr", "rc"]), default="dr", show_default=True, help="Estimation method of the trial's analysis."
@@ -57,7 +66,6 @@ class Numbers(click.ParamType[Any]):
     show_default=True,
     help="Covariance of the context: a number, variances, or rows. 0 for a constant feature.",
 )
-@click.option("--error-cov", type=Numbers(), default=None, help="Covariance of the prediction error: a number, variances, or rows.")
 @click.option("--noise-sd", type=float, default=1.0, show_default=True, help="Standard deviation of the reward's noise.")
 @click.option("--policy", type=click.Choice(["meb", "meb_dr", "constant"]), default="meb", show_default=True)
 @click.option("--floor", type=float, default=0.2, show_default=True, help="Smallest probability of an action.")
@@ -66,17 +74,22 @@ class Numbers(click.ParamType[Any]):
 )
 @click.option("--rounds-per-user", type=float, default=1.0, show_default=True)
 @click.option("--correlation", type=float, default=0.0, show_default=True, help="Intraclass correlation within users.")
-@click.option("--pilot", type=click.Path(path_type=Path), default=None, help="Log of a pilot; replaces the assumptions about the world.")
-@click.option("--predicted", default=None, help="The pilot's columns of predicted features, separated by commas.")
-@click.option("--reward", default=None, help="The pilot's column of the reward.  [default: reward]")
+@click.option("--days", type=float, help="Days of the trial: the plan is then in participants.")
+@click.option("--decision-points", type=float, default=1.0, show_default=True, help="With --days: decision points a day.")
 @click.option(
-    "--propensity",
-    default=None,
-    help="The pilot's column of the probability of the action taken; or one for each action, separated by commas.",
+    "--availability", type=float, help="With --days: share of the points at which participants are available.  [default: the pilot's]"
 )
-@click.option("--unit", default=None, help="The pilot's column of the participant or cluster identifier.")
-@click.option("--columns", type=click.Path(path_type=Path), help="A TOML file with the pilot's columns, as for mebandit fit.")
-@click.option("--error-model", default=None, help="The pilot's error model, made by `mebandit error-model`; replaces --error-cov.")
+@click.option(
+    "--attrition", type=float, default=0.0, show_default=True, help="With --days: share of the participants who leave before the end."
+)
+@click.option("--missing", type=float, help="With --days: share of the outcomes that will be missing.  [default: the pilot's]")
+@click.option(
+    "--pilot",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="The fit.json of a pilot, or its log (repeat for several files); replaces the assumptions about the world.",
+)
+@log_options
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action of the pilot.")
 @click.option(
     "--replicates", type=int, default=400, show_default=True, help="Number of simulated trials for each number of rounds; 0: none."
@@ -84,37 +97,31 @@ class Numbers(click.ParamType[Any]):
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder for a report page, the picture and plan.json.")
-def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, columns: Path | None, **given: Any) -> None:
+def plan(as_json: bool, out: Path | None, control: str, pilot: tuple[Path, ...], **given: Any) -> None:
     """Compute how many rounds a trial needs.
 
     The number comes from a formula, or from a pilot. Trials of that many rounds are then simulated with the intended policy, and the number
-    is raised if they fall short of the goal. Two examples:
+    is raised if they fall short of the goal. With --days the plan is in participants. What says how a log is read goes with --pilot;
+    --error-cov also describes a world without one.
 
     \b
       mebandit plan --effect 0.3 --dim 3 --error-cov 0.5
       mebandit plan --half-width 0.1 --theta '0,-1;0.5,1' --mean 1,0.5 --cov 0,1 --error-cov 0,0.5
+      mebandit plan --pilot analysis/fit.json --coefficient average --effect 0.2 --days 60 --decision-points 4
     """
-    from mebandit.analysis.fit import fit
     from mebandit.analysis.planning.plan import plan as make_plan
-    from mebandit.logs.log import Log
     from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()
-    of_pilot = {name: given.pop(name) for name in ("predicted", "reward", "propensity", "unit", "error_model", "intercept")}
-    said = columns_file(columns) | {name: value for name, value in of_pilot.items() if value}
-    said.pop("floor", None)  # an option of its own
-    if given["error_cov"] is not None and "error_model" in said:
-        raise InvalidInput("the error must be given once; got both --error-cov and --error-model.")
-    if pilot is None and said:
-        raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(sorted(said))} without one.")
-    with folder_for_results(out, [] if pilot is None else [pilot], FILES) as folder:
-        error = said.pop("error_model", given["error_cov"])
-        intercept = bool(said.pop("intercept", False))
-        fitted = None if pilot is None else fit(Log(pilot, error_cov=error, **said), methods=given["method"], intercept=intercept)
+    if given["treatment"].lstrip("-").isdecimal():
+        given["treatment"] = int(given["treatment"])
+    given["control"] = None if control == "-1" else int(control) if control.isdecimal() else control
+    with folder_for_results(out, list(pilot), FILES) as folder:
+        fitted = _pilot(pilot, given, folder)
         which = given["coefficient"]
         if whole(which) and not (fitted is not None and which in fitted.features):
             given["coefficient"] = int(which)
-        found = make_plan(fitted, baseline=None if baseline == -1 else baseline, **given)
+        found = make_plan(fitted, **given)
         if as_json:
             click.echo(found.to_json())
         else:
@@ -122,6 +129,35 @@ def plan(as_json: bool, out: Path | None, baseline: int, pilot: Path | None, col
         if folder is not None:
             page = _write(found, folder, seed=given["seed"], seconds=monotonic() - begun)
             click.echo(f"Report page: {page.resolve()}", err=as_json)
+
+
+LOG_ONLY = ("on_bad", "set_aside")
+"""options that every command has which reads a log, with a default that says nothing"""
+
+
+def _pilot(paths: tuple[Path, ...], given: dict[str, Any], folder: Path | None) -> Any:
+    """What the plan reads of the pilot, whose options are taken out of the given ones; without a pilot only --error-cov may be given."""
+    from mebandit.analysis.planning.plan import pilot_of
+    from mebandit.logs.log import LogColumns
+
+    names = [*LogColumns.__annotations__, "columns", "error_model", *LOG_ONLY]
+    of_log = {name: given.pop(name) for name in names}
+    intercept, cov = given.pop("intercept"), of_log["error_cov"]
+    arguments = log_arguments(of_log, folder)
+    arguments.pop("floor", None)  # an option of its own
+    said = sorted({*arguments, *(["intercept"] if intercept else [])} - set(LOG_ONLY if arguments.get("on_bad") == "refuse" else ()))
+    if not paths:
+        if cov is not None:
+            said.remove("error_cov")  # that of the world
+        if said:
+            raise InvalidInput(f"columns go with a --pilot, whose log has them; got {', '.join(said)} without one.")
+        given["error_cov"] = covariance(cov)
+        return None
+    if len(paths) == 1 and paths[0].suffix == ".json":
+        if said:
+            raise InvalidInput(f"columns go with a --pilot that is a log, not with its fit.json; got {', '.join(said)}.")
+        return pilot_of(paths[0], given["method"], None, {})
+    return pilot_of(stored_log(paths, arguments), given["method"], None, {"intercept": intercept} | arguments)
 
 
 def _show(found: Any) -> None:

@@ -10,10 +10,10 @@ import click
 import numpy as np
 from rich.console import Console
 
+from mebandit.analysis.target_policies import WHEN_AVAILABLE
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.options import (
-    bad_row_options,
-    error_options,
+    log_argument,
     log_arguments,
     log_options,
     stored_log,
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 
 @commands.command()
+@log_argument
 @log_options
 @workers_options
 @click.option(
     "--policy",
     "policies",
     multiple=True,
-    help="uniform, the number of an action, or probabilities separated by commas; repeat for several.",
+    help="uniform; an action, by number or label; '1 when available' or 'send when available'; or probabilities separated by commas. "
+    "Repeat for several.",
 )
 @click.option(
     "--theta",
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 @click.option("--floor", type=float, default=0.0, show_default=True, help="The rule's smallest probability of an action.")
 @click.option("--context", type=click.Choice(["blp", "predicted"]), help="What the rule reads.  [default: blp where the error is given]")
 @click.option("--intercept", is_flag=True, help="Fit an intercept for every action too.")
-@error_options
 @click.option(
     "--learn-share",
     type=float,
@@ -60,19 +61,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
+@click.option("--difference", is_flag=True, help="Print the differences between the policies, with intervals.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@bad_row_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
-def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) -> None:
+def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bool, **given: Any) -> None:
     """Estimate what other policies would have earned, from a log, with confidence intervals.
 
     The policies are fixed ones (--policy), and greedy rules that read the predicted context or the best linear predictor (--theta). The
-    default is uniform play, and each action always. --theta fit estimates θ from the first half of the rows and all values from the second
-    half, because from the same rows the value would be biased upwards. Rows must be in the order of time.
+    default is uniform play, and each action always, or when available. --theta fit estimates θ from the first half of the rows, or of
+    the --time, and all values from the second half, because from the same rows the value would be biased upwards. Without --time, rows
+    must be in the order of time.
 
     \b
-      mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1
+      mebandit value log.parquet --predicted x0,x1 --policy uniform --policy 1 --difference
       mebandit value log.parquet --predicted x0,x1 --theta fit.json --error-cov 0.1,0.5 --floor 0.1
       mebandit value trial.jsonl --theta fit --out values
     """
@@ -93,6 +95,9 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, **given: Any) 
     console.print(value_page.headline(found), highlight=False, markup=False, soft_wrap=True)
     shown = value_page.brief(found)
     print_table("Reward per round", shown.header, shown.rows, {i for i, row in enumerate(shown.rows) if row[1] != "dr"})
+    if difference:
+        between = value_page.differences(found, ["dr"])
+        print_table("Differences between policies, * where the interval excludes zero", between.header, between.rows, set())
     for words in value_page.notes(found):
         console.print(words, style="yellow", highlight=False, markup=False)
     if found.faults:
@@ -112,28 +117,29 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     stored = stored_log(log, arguments)
     known = stored.error_cov is not None or stored.error_columns is not None
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
-    targets = _fixed(policies) | _rule(rule, stored) or _usual(stored)
+    targets = _fixed(policies, stored) | _rule(rule, stored) or _usual(stored)
     return value(stored, targets, level=level, learn_share=share, **arguments)
 
 
 def _usual(log: "Log") -> dict[str, Any]:
-    """Uniform play, and each action for ever."""
-    return _fixed(("uniform", *map(str, range(log.open().n_actions))))
+    """Uniform play, and each action for ever, or whenever participants are available."""
+    names = log.coding.actions or tuple(map(str, range(log.open().n_actions)))
+    return _fixed(("uniform", *(name + (WHEN_AVAILABLE if log.available else "") for name in names)), log)
 
 
-def _fixed(policies: tuple[str, ...]) -> dict[str, Any]:
+def _fixed(policies: tuple[str, ...], log: "Log") -> dict[str, Any]:
     """Policies that do not read the context, by name."""
     found: dict[str, Any] = {}
     for text in policies:
-        if text == "uniform":
+        if text == "uniform" or text.endswith(WHEN_AVAILABLE):
             found[text] = text
-        elif whole(text):
-            found[f"always {text}"] = int(text)
+        elif whole(text) or text in log.coding.actions:
+            found[f"always {text}"] = int(text) if text not in log.coding.actions else text
         else:
             try:
                 found[text] = [float(part) for part in text.split(",")]
             except ValueError:
-                rule = "be uniform, the number of an action, or probabilities with commas"
+                rule = "be uniform, an action, one `when available`, or probabilities with commas"
                 raise InvalidInput(f"--policy must {rule}; got {text!r}.") from None
     return found
 
@@ -186,6 +192,7 @@ def _read_theta(path: Path) -> Any:
 
 
 @commands.command()
+@log_argument
 @log_options
 @threads_option
 @click.option(

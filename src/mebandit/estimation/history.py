@@ -1,6 +1,8 @@
 """The finished rounds of a run as arrays: what a journal or a simulation leaves, and what estimates are computed from."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,13 +32,17 @@ class History(NamedTuple):
     """π_t(·), zero where not allowed, (T, K)"""
     rewards: Floats
     """r_t, (T,)"""
+    about: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """what the caller of a learner said of each decision, by column: unit, time, and fields of its own; empty by default"""
 
     def part(self, rounds: slice) -> "History":
         """Some of the rounds, as views."""
-        return History._make(array[rounds] for array in self)
+        about = {name: values[rounds] for name, values in self.about.items()}
+        return History._make([*(array[rounds] for array in self[:-1]), about])
 
     def to_arrow(self) -> Any:
-        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i)."""
+        """One row per round: decision, predicted_i, action, propensity, propensity_a, allowed_a, reward, error_cov_i_j (j <= i), and what
+        was said of each decision."""
         import pyarrow as pa
 
         rounds = checked(self)
@@ -49,7 +55,7 @@ class History(NamedTuple):
         columns |= {f"allowed_{a}": rounds.allowed[:, a] for a in range(k)}
         columns |= {"reward": rounds.rewards}
         columns |= {f"error_cov_{i}_{j}": rounds.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
-        return pa.table(columns)
+        return pa.table(columns | {name: pa.array(values) for name, values in self.about.items()})
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen.
@@ -82,4 +88,5 @@ def checked(rounds: History) -> History:
         actions=checks.actions("actions", rounds.actions, k, n),
         propensities=propensities,
         rewards=checks.shaped("rewards", rounds.rewards, (n,)),
+        about=rounds.about,
     )

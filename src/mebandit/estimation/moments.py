@@ -121,6 +121,23 @@ class Rounds(NamedTuple):
     stabilizer: Floats
     """(T or 1, K)"""
 
+    def taken(self, rows: Integers) -> "Rounds":
+        """Some of the rounds, in the order given.
+
+        Args:
+            rows: Their numbers, from 0.
+        """
+        n = self.rewards.size
+        return Rounds(
+            predicted=np.ascontiguousarray(self.predicted[:, rows]),
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            propensities=self.propensities[rows],
+            errors=self.errors[rows] if len(self.errors) == n > 1 else self.errors,
+            allowed=self.allowed[rows] if len(self.allowed) == n > 1 else self.allowed,
+            stabilizer=self.stabilizer[rows] if len(self.stabilizer) == n > 1 else self.stabilizer,
+        )
+
 
 def check_rounds(
     predicted: ArrayLike,

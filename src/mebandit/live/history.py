@@ -5,13 +5,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.estimation.history import History
+from mebandit.live.about import columns_of
 from mebandit.live.journal import Line, decision_from_plain, next_id, watched_lines
 from mebandit.values import Pending
 
@@ -21,25 +22,25 @@ class Ledger:
 
     def __init__(self) -> None:
         self.decided = self.learned = 0
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, tuple[Pending, dict[str, Any]]] = {}
 
     @property
     def waiting(self) -> int:
         return len(self._pending)
 
-    def take(self, line: Line, name: object) -> tuple[Pending, float] | None:
-        """Take in a line after the first; a round that it finishes is given back, with its reward."""
+    def take(self, line: Line, name: object) -> tuple[Pending, dict[str, Any], float] | None:
+        """Take in a line after the first; a round that it finishes is given back, with what was said of it and its reward."""
         event = line.event
         try:
             if "decision" in event:
                 pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
                 self.decided = next_id(self.decided, pending[1].id)
-                self._pending[self.decided] = pending
+                self._pending[self.decided] = pending, {key: event[key] for key in ("unit", "at", "note") if key in event}
             elif "reward_of" in event:
                 reward = checks.number("reward", event["reward"])
                 finished = self._pending.pop(checks.integer("decision", event["reward_of"], 1))
                 self.learned += 1
-                return finished, reward
+                return *finished, reward
             else:
                 del self._pending[checks.integer("decision", event["forget"], 1)]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -75,14 +76,15 @@ def read_journal(path: str | Path) -> History:
     rows = [row for row in finished if row is not None]
     if not rows:
         raise LogError(f"{path} must hold at least one finished round; got none.")
-    if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), _ in rows}) > 1:
+    if len({(decision.propensities.size, observation.predicted.size) for (observation, decision), *_ in rows}) > 1:
         raise LogError(f"{path} must hold rounds of one number of actions and features; got several.")
     return History(
-        decision=np.array([decision.id for (_, decision), _ in rows], dtype=np.int64),
-        predicted=np.array([observation.predicted for (observation, _), _ in rows]),
-        error_cov=np.array([observation.error_cov for (observation, _), _ in rows]),
-        allowed=np.array([observation.allowed for (observation, _), _ in rows]),
-        actions=np.array([decision.action for (_, decision), _ in rows], dtype=np.int64),
-        propensities=np.array([decision.propensities for (_, decision), _ in rows]),
-        rewards=np.array([reward for _, reward in rows]),
+        decision=np.array([decision.id for (_, decision), *_ in rows], dtype=np.int64),
+        predicted=np.array([observation.predicted for (observation, _), *_ in rows]),
+        error_cov=np.array([observation.error_cov for (observation, _), *_ in rows]),
+        allowed=np.array([observation.allowed for (observation, _), *_ in rows]),
+        actions=np.array([decision.action for (_, decision), *_ in rows], dtype=np.int64),
+        propensities=np.array([decision.propensities for (_, decision), *_ in rows]),
+        rewards=np.array([reward for *_, reward in rows]),
+        about=columns_of([about for _, about, _ in rows]),
     )

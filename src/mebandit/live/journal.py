@@ -177,11 +177,13 @@ class Journal:
             raise LogError(f"journal must be a file that can be written; got {self.path} ({error.strerror}).") from error
         self.mark = Mark(end + len(line), crc)
 
-    def write_decision(self, pending: Pending) -> None:
+    def write_decision(self, pending: Pending, about: str = "") -> None:
+        """Write a decision, and what was said of it (`live.about.said`)."""
         error_cov = pending[0].error_cov
         if error_cov is not self._written_cov[0]:  # mostly it is that of the decision before
             self._written_cov = error_cov, encode(error_cov.tolist())
-        self.write(decision_text(pending, self._written_cov[1]))
+        text = decision_text(pending, self._written_cov[1])
+        self.write(f"{text[:-1]}{about}}}" if about else text)
 
     def write_reward(self, number: int, reward: float) -> None:
         self.write(f'{{"reward_of":{number},"reward":{reward!r}}}')

@@ -1,7 +1,8 @@
 """The learner for live use: decide now, learn whenever the reward arrives, save, load, merge."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self, TypeVar
@@ -15,6 +16,7 @@ from mebandit.estimation.estimate import solved_estimate
 from mebandit.estimation.result import Estimate
 from mebandit.kernels import limits
 from mebandit.live import state_files
+from mebandit.live.about import said
 from mebandit.live.inputs import is_array, unbiased
 from mebandit.live.journal import Journal
 from mebandit.live.mending import LEARNERS, finish, go_back
@@ -119,7 +121,16 @@ class Learner:
         self._share()
 
     @takes_turns
-    def decide(self, predicted: ArrayLike, error_cov: ArrayLike | ErrorModel, *, allowed: ArrayLike | None = None) -> Decision:
+    def decide(
+        self,
+        predicted: ArrayLike,
+        error_cov: ArrayLike | ErrorModel,
+        *,
+        allowed: ArrayLike | None = None,
+        unit: str | int | None = None,
+        at: date | str | float | None = None,
+        note: Mapping[str, str | float | None] | None = None,
+    ) -> Decision:
         """Choose an action for a predicted context, and remember the decision until its reward comes.
 
         Args:
@@ -130,6 +141,9 @@ class Learner:
                 covariance: estimates from the journal need no model any more.
             allowed: the actions that may be taken in this round, a list of them or a mask (K,). None: all. The floor holds among them, and
                 a single one is taken with probability 1.
+            unit: the participant, for whom the journal has a column `unit`. None: not said. No policy reads this or what follows.
+            at: the time of the decision, a date, a datetime, a text or a number, for the journal's column `time`. None: not said.
+            note: further fields by name (texts, numbers, True, False, None), each a column of the journal's table. None: none.
         """
         x = predicted if is_array(predicted, self._x_shape) else checks.shaped("predicted", predicted, self._x_shape).copy()
         if is_array(error_cov, self._s_shape):
@@ -139,6 +153,7 @@ class Learner:
         else:
             s = checks.square("error_cov", error_cov, self._policy.dim).copy()
         mask = self._everything if allowed is None else checks.allowed_actions("allowed", allowed, self._policy.n_actions)
+        about = "" if unit is None and at is None and note is None else self._about(unit, at, note)
         mine: list[None] = []
         turn = self._turn
         try:
@@ -151,7 +166,7 @@ class Learner:
                 pending = self._workspace.decide(x, s, mask, number)
                 if journal is not None:
                     self._doing = go_back, journal.mark, self.decided, self.learned, self._workspace.kept, None
-                    journal.write_decision(pending)
+                    journal.write_decision(pending, about)
                 self._pending[number] = pending
                 self.decided = number
                 self._doing = None
@@ -164,6 +179,14 @@ class Learner:
             if TURN in turn and turn[TURN] is mine:
                 turn.clear()
             raise
+
+    def _about(self, unit: Any, at: Any, note: Any) -> str:
+        """What is said of a decision, for the journal, which must be there."""
+        if self._journal is None:
+            checks.refuse(
+                "unit, at and note", "go with a journal, which keeps them", "a learner without one", "Give the learner a `journal`."
+            )
+        return said(unit, at, note)
 
     @takes_turns
     def learn(self, decision: Decision | int, reward: float) -> None:

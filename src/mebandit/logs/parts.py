@@ -126,6 +126,32 @@ def schema_of(part: Any) -> Any:
         raise LogError(f"{part} must be a UTF-8 CSV with a header; got one that cannot be read ({reason(error)}).") from error
 
 
+SNIFFED = 1000
+"""rows that tell what a column holds: numbers, dates or words"""
+
+
+def first_rows(part: Any, names: Sequence[str]) -> Any:
+    """Some columns of the first rows of a part, as a table; those of a CSV as text. What cannot be read gives no rows: reading it all
+    will say why."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if isinstance(part, tuple):
+        return part[1].select(names).slice(0, SNIFFED)
+    nothing = pa.table({name: pa.array([], pa.string()) for name in names})
+    try:
+        if part.suffix in PARQUET:
+            with parquet_file(part) as file:
+                found = next(file.iter_batches(SNIFFED, columns=list(names)), None)
+            return nothing if found is None else pa.Table.from_batches([found])
+        options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names), strings_can_be_null=True)
+        parse = csv.ParseOptions(delimiter="\t" if part.suffix == ".tsv" else ",", invalid_row_handler=lambda _: "skip")
+        with csv.open_csv(part, read_options=csv.ReadOptions(block_size=CSV_BYTES), parse_options=parse, convert_options=options) as reader:
+            return pa.Table.from_batches([reader.read_next_batch().slice(0, SNIFFED)])
+    except (OSError, StopIteration, UnicodeDecodeError, pa.ArrowException):
+        return nothing
+
+
 def name_of(part: Any) -> str:
     return str(part[0] if isinstance(part, tuple) else part)
 

@@ -131,7 +131,7 @@ def _csv_reader(path: Path, columns: Columns, careful: bool, torn: Callable[[Any
     from pyarrow import csv
 
     kind, handler = pa.string() if careful else pa.float64(), torn if careful and is_utf8(path) else None
-    types = dict.fromkeys(columns.numbers, kind) | ({columns.unit: pa.string()} if columns.unit else {})
+    types = dict.fromkeys(columns.numbers, kind) | dict.fromkeys(columns.texts, pa.string())
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=CSV_BYTES, use_threads=not careful),

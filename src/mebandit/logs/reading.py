@@ -13,6 +13,7 @@ from mebandit.checks import LogError
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.moments import Crossproducts, Rounds, crossproducts
 from mebandit.logs.fault import Fault
+from mebandit.logs.left_out import LeftOut
 from mebandit.logs.log import Log
 from mebandit.logs.source import Block, Source
 from mebandit.runtime.escaping import in_cell
@@ -27,9 +28,31 @@ class Counted(NamedTuple):
 
     sums: Crossproducts
     faults: list[Fault]
+    left_out: LeftOut
+    contexts: "ByUnit"
+    """Σ (1, x̃) by unit, (units, d + 1); no units: nothing"""
 
     def merge(self, other: "Counted") -> "Counted":
-        return Counted(self.sums.merge(other.sums), self.faults + other.faults)
+        sums, left_out, contexts = self.sums.merge(other.sums), self.left_out.merge(other.left_out), self.contexts.merge(other.contexts)
+        return Counted(sums, self.faults + other.faults, left_out, contexts)
+
+    def spread_of_mean(self, error: Correction) -> Floats:
+        """The covariance of the mean prediction, unbiased, with rounds of a unit taken together, (d, d).
+
+        Args:
+            error: What is known of the error, which may unbias predictions.
+        """
+        mean, cov = self.sums.mean_and_cov
+        n = max(float(self.sums.rounds.sum()), 1.0)
+        own = self.contexts.totals
+        away = own[:, 1:] - own[:, :1] * mean
+        A = error.unbiasing[1:-1, 1:-1]
+        return np.asarray(A @ (away.T @ away / n**2 if len(own) else cov / n) @ A.T)
+
+    @property
+    def rows(self) -> int:
+        """All rows of the log, used or not."""
+        return int(self.sums.rounds.sum()) + len(self.faults) + self.left_out.rows
 
 
 @dataclass(frozen=True)
@@ -42,8 +65,8 @@ class Reading:
     error_known: bool = True
     """whether anything is known of the error; if not, it is taken as zero"""
 
-    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None, may_set_aside: bool = True) -> Counted:
-        """The crossproducts of the log; rows that break a rule are refused, or written to a file if the caller allows that."""
+    def count(self, *, on_bad: str = "refuse", set_aside: str | Path | None = None) -> Counted:
+        """The crossproducts of the log; rows that break a rule are refused, or written to a file."""
         checks.one_of("on_bad", on_bad, ("refuse", "set-aside"))
         if on_bad == "set-aside" and set_aside is None:
             checks.refuse("set_aside", "name the file for rows that break a rule", "nothing")
@@ -52,19 +75,38 @@ class Reading:
             checks.refuse("set_aside", "be given only together with `on_bad='set-aside'`", f"{set_aside} with `on_bad='refuse'`", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
-        counted = self.source.through(lambda block: Counted(self.products(block), block.faults), Counted.merge, "reading")
+        counted = self.source.through(self._counted, Counted.merge, "reading")
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
-            remedy = "Correct the log."
-            if may_set_aside:
-                remedy = "Correct the log, or set such rows aside (`on_bad='set-aside'`)."
-            raise LogError(f"{counted.faults[0]}{more} {remedy}")
+            raise LogError(f"{counted.faults[0]}{more} {self._remedy(counted.faults)}")
         if set_aside is not None and on_bad == "set-aside":
             write_whole(Path(set_aside), _as_csv(counted.faults))
         if not counted.sums.rounds.any():
-            raise LogError(f"the log must have at least one row that breaks no rule; got {len(counted.faults):,} rows, all in {set_aside}.")
+            received = f"{len(counted.faults):,} rows, all in {set_aside}"
+            if counted.left_out.rows:
+                received = f"{counted.rows:,} rows, of which {counted.left_out.rows:,} lack an outcome or an available participant"
+            raise LogError(f"the log must have at least one row that breaks no rule; got {received}.")
         return counted
+
+    def _remedy(self, faults: list[Fault]) -> str:
+        """What to do about rows that break a rule."""
+        remedy, columns = "Correct the log, or set such rows aside (`on_bad='set-aside'`).", self.source.columns
+        broken = {(fault.column, fault.value.strip("'")) for fault in faults}
+        if len(columns.propensity) == 1 and broken & {(columns.propensity[0], "0"), (columns.propensity[0], "0.0")}:
+            remedy += " If the column is the probability of one action, whichever was taken, say of which (`probability_of=1`)."
+        if broken & {(columns.reward, empty) for empty in ("nothing", "NA", "NaN", "nan")}:
+            remedy += " Rows without a reward can be left out (`missing_outcomes='leave-out'`)."
+        return remedy
+
+    def _counted(self, block: Block) -> Counted:
+        """What a block adds to the first reading."""
+        x = block.rounds.predicted
+        totals = np.zeros((len(block.units), 1 + len(x)))
+        if block.units:
+            for i, row in enumerate((None, *x)):
+                totals[:, i] = np.bincount(block.unit, row, len(block.units))
+        return Counted(self.products(block), block.faults, block.left_out, by_unit(block, totals))
 
     def products(self, block: Block) -> Crossproducts:
         """The crossproducts of a block, of the predictions as they are."""
@@ -75,9 +117,20 @@ class Reading:
         return error.unbiased_rounds(self.error.rescaled(block.rounds))
 
 
-def reading_of(log: Log, *, error_needed: bool = True, workers: Workers = None, progress: Show = None) -> Reading:
-    """A log that is ready to be read; without anything known of its error, that is zero, or refused if it is needed."""
+def reading_of(
+    log: Log, *, error_needed: bool = True, only_available: bool = False, workers: Workers = None, progress: Show = None
+) -> Reading:
+    """A log that is ready to be read; without anything known of its error, that is zero, or refused if it is needed.
+
+    Args:
+        log: The log.
+        error_needed: Whether the error must be known.
+        only_available: Whether rows are left out in which the participant was not available.
+        workers: As in `Log.open`.
+        progress: As in `Log.open`.
+    """
     source, d = log.open(workers, progress), len(log.columns.predicted)
+    source.without_unavailable = only_available
     if log.error is not None:
         return Reading(source, log.error)
     if error_needed:

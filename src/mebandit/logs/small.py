@@ -10,7 +10,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.logs.cells import numbers
-from mebandit.logs.columns import Columns, check_schema
+from mebandit.logs.columns import Columns, check_names, check_types
 from mebandit.logs.fault import Fault
 from mebandit.logs.parts import files_of, schema_of
 from mebandit.logs.pieces import PARQUET, parquet_file, reason
@@ -56,7 +56,8 @@ def _read(path: Path, names: Sequence[str]) -> Any:
 
     files_of(path)
     columns = Columns(predicted=tuple(names), action=names[0], reward=names[0], propensity=(names[0],))
-    check_schema(schema_of(path), columns, str(path))
+    check_names(schema_of(path), columns, str(path))
+    check_types(schema_of(path), columns, str(path))
     try:
         if path.suffix in PARQUET:
             table = parquet_file(path).read(columns=list(dict.fromkeys(names)))

@@ -19,9 +19,11 @@ from mebandit import checks, kernels
 from mebandit.checks import LogError
 from mebandit.estimation.moments import Rounds, triangle
 from mebandit.kernels import limits
-from mebandit.logs.cells import holds_integers, labels, write_numbers
+from mebandit.logs.cells import empty_cells, holds_integers, labels
+from mebandit.logs.coding import Coding, where_available
 from mebandit.logs.columns import Columns, constant
 from mebandit.logs.fault import Fault, fault_of
+from mebandit.logs.left_out import LEAST_OBSERVED, LeftOut, counted, nothing_left_out
 from mebandit.logs.parts import check_readable_elsewhere, name_of
 from mebandit.logs.pieces import (
     CSV,
@@ -64,6 +66,10 @@ class Block(NamedTuple):
     """the logged probability of every action, (n, K); no column if only that of the action taken is known"""
     ends: Floats
     """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
+    times: Floats
+    """when each decision was made, from 0 at the first of the log to 1 at the last; empty if the log has no time"""
+    left_out: LeftOut
+    """rows that are no faults and yet not among the rounds"""
 
 
 @dataclass
@@ -82,6 +88,14 @@ class Source:
     """size and time of each file when it was first read"""
     kept: dict[int, list[tuple[Piece, int]]] = field(default_factory=dict)
     """the pieces of parts that stay in memory, and their rows"""
+    stored: Columns | None = None
+    """the columns as the log has them, where they differ from those that its cells are coded to"""
+    coding: Coding = field(default_factory=Coding)
+    """how cells become numbers"""
+    without_unavailable: bool = False
+    """whether rows are left out in which the participant was not available; otherwise the action 0 was the only one allowed there"""
+    without_missing: bool = False
+    """whether rows without a reward are left out; otherwise they break a rule"""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker on another machine needs to read a piece."""
@@ -89,11 +103,15 @@ class Source:
 
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(block) over all blocks, merged in the order of the log, by any number of workers."""
+        return self.through_batches(lambda *where: work(self._block(*where)), merge, what)
+
+    def through_batches(self, work: Callable[[Any, Piece, int, Sequence[Fault]], T], merge: Callable[[T, T], T], what: str) -> T:
+        """work(record batch, its piece, rows of its file before it, torn rows in it), merged in the order of the log."""
 
         def fold(piece: Piece) -> T | None:
             found, start, torn = None, piece.start, piece.torn
             for batch in batches_of(piece):
-                part = work(self._block(batch, piece, start, torn))
+                part = work(batch, piece, start, torn)
                 found = part if found is None else merge(found, part)
                 start, torn = start + batch.num_rows, ()
             return found
@@ -139,14 +157,15 @@ class Source:
 
     def _pieces_of(self, part: Any, before: int, workers: int) -> Iterator[tuple[Piece, int]]:
         """The pieces of a part and their rows; a file that is read again must be the one that was read before."""
+        columns = self.stored or self.columns
         if isinstance(part, tuple):
-            return table_pieces(part, self.columns, before)
+            return table_pieces(part, columns, before)
         found = version_of(part)
         if self.versions.setdefault(part, found) != found:
             raise LogError(f"{part} must stay as it is until its analysis is over; got one that was changed meanwhile.")
         if part.suffix in PARQUET:
-            return parquet_pieces(part, self.columns, before, workers=workers)
-        return csv_pieces(part, self.columns, before, careful=part in self.careful)
+            return parquet_pieces(part, columns, before, workers=workers)
+        return csv_pieces(part, columns, before, careful=part in self.careful)
 
     def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
         """The rows of a record batch that break no rule, as arrays, and a fault for each of the others."""
@@ -154,16 +173,28 @@ class Source:
         names = columns.numbers  # the features come first
         values, ends = np.empty((len(names), n)), np.empty((2, len(names)))
         for i, name in enumerate(names):  # copied even where that is not needed: kernels are compiled for one kind of array
-            write_numbers(values[i], batch.column(name))
+            self.coding.write(values[i], batch, name, columns)
             ends[:, i] = ends_of(values[i])  # while it is in the cache
         unit, units = labels(batch.column(columns.unit)) if columns.unit else (np.empty(0, dtype=np.int64), [])
-        faulty = np.zeros(n, dtype=np.bool_) if columns.unit is None else unit < 0
+        times = self.coding.times(batch, columns.time) if columns.time else np.empty(0)
+        rows, left_out = self._kept_rows(batch, values, dict(zip(names, values, strict=True)), times)
+        if rows.size < n:
+            values, times = np.ascontiguousarray(values[:, rows]), times[rows] if columns.time else times
+            unit = unit[rows] if columns.unit else unit
+        if rows.size < n or not self.coding.is_plain or columns.available:
+            ends = np.stack([ends_of(column) for column in values], axis=1)
+        faulty = np.isnan(times) if columns.time else np.zeros(rows.size, dtype=np.bool_)
+        faulty |= unit < 0 if columns.unit else False
+        if columns.observed:
+            seen = values[names.index(columns.observed)]
+            faulty |= ~((seen >= LEAST_OBSERVED) & (seen <= 1.0))
         faults = list(torn)
-        if not self._are_good(batch, ends, unit) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
-            numbered = _row_numbers(n, start, torn)
-            said = partial(fault_of, batch, columns=columns, n_actions=k, file=piece.file)
-            faults += [said(int(t), row=int(numbered[t])) for t in np.flatnonzero(faulty)]
+        if not self._are_good(batch, ends, unit, times) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
+            numbered = _row_numbers(n, start, torn)[rows]
+            said = partial(fault_of, batch, columns=columns, coding=self.coding, n_actions=k, file=piece.file)
+            faults += [said(int(rows[t]), row=int(numbered[t])) for t in np.flatnonzero(faulty)]
             values, unit = np.ascontiguousarray(values[:, ~faulty]), unit[~faulty] if columns.unit else unit
+            times = times[~faulty] if columns.time else times
             ends = np.stack([ends_of(column) for column in values], axis=1)
         played, rewards, propensities, error = self._given(values, names)
         actions = played.astype(np.int64)
@@ -173,13 +204,48 @@ class Source:
         else:
             taken, forecast, allowed = propensities[np.arange(actions.size), actions], propensities, propensities > 0
             allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
-        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, np.full((1, k), 1.0 / k))
-        return Block(piece.before + start, rounds, units, unit, faults, forecast, ends[:, [*range(d), names.index(columns.reward)]])
+        weight = np.ones(1) if columns.observed is None else 1.0 / values[names.index(columns.observed)]
+        stabilizer = np.repeat(weight[:, None] / k, k, axis=1)
+        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
+        own = ends[:, [*range(d), names.index(columns.reward)]]
+        return Block(piece.before + start, rounds, units, unit, faults, forecast, own, times, left_out)
 
-    def _are_good(self, batch: Any, ends: Floats, unit: Integers) -> bool:
+    def _kept_rows(self, batch: Any, values: Floats, row: dict[str, Floats], times: Floats) -> tuple[Integers, LeftOut]:
+        """Which rows of a batch are looked at, and what is counted of the others. The numbers of the rest are completed in place: the
+        probability of the action taken, and action 0 with probability 1 where the participant was not available.
+
+        Args:
+            batch: The record batch.
+            values: Its numbers, (columns, n).
+            row: The same, by the name of the column.
+            times: When each decision was made; empty if that is not known.
+        """
+        columns, n = self.columns, batch.num_rows
+        if not (columns.available or self.without_missing) and self.coding.probability_of is None:
+            return np.arange(n), nothing_left_out(self.n_actions)
+        action = row[columns.action]
+        kept = np.ones(n, dtype=np.bool_)
+        if self.coding.probability_of is not None:
+            row[columns.propensity[0]][:] = self.coding.taken(row[columns.propensity[0]], action)
+        if columns.available:
+            free, unknown = where_available(batch.column(columns.available))
+            closed = ~(free | unknown)
+            nothing = empty_cells(batch.column(columns.action))
+            action[unknown | (closed & ~nothing & (action != 0.0))] = np.nan  # found to be faulty, and worded, with the others
+            action[closed & nothing] = 0.0
+            for b, name in enumerate(columns.propensity):
+                row[name][closed] = float(b == 0)
+            if self.without_unavailable:
+                kept &= ~closed | np.isnan(action)
+        missing = kept & empty_cells(batch.column(columns.reward)) if self.without_missing else np.zeros(n, dtype=np.bool_)
+        left_out = counted(n - int(kept.sum()), missing, kept, action, times, self.n_actions)
+        return np.flatnonzero(kept & ~missing), left_out
+
+    def _are_good(self, batch: Any, ends: Floats, unit: Integers, times: Floats) -> bool:
         """Whether the smallest and the largest value of every column show that all rows are good; if not, each row must be checked."""
         within = self._limits is not None and bool(((ends[0] >= self._limits[0]) & (ends[1] <= self._limits[1])).all())
-        return within and not (unit < 0).any() and holds_integers(batch.column(self.columns.action))
+        known = not (unit < 0).any() and not np.isnan(times).any()
+        return within and known and (self.coding.worded or holds_integers(batch.column(self.columns.action)))
 
     @cached_property
     def _limits(self) -> Floats | None:
@@ -189,6 +255,7 @@ class Source:
         if len(columns.propensity) > 1 or len(columns.error) > len(columns.predicted) or not all(0 <= number <= large for number in fixed):
             return None
         rules = [(name, 0.0, large) for name in columns.error if name in numbers]
+        rules += [(columns.observed, LEAST_OBSERVED, 1.0)] if columns.observed else []
         rules += [(columns.action, 0.0, self.n_actions - 1.0), (columns.propensity[0], limits.LEAST, 1.0)]
         ends = np.outer([-large, large], np.ones(len(numbers)))
         for name, least, most in rules:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+UNDATED = {"png": ("Software",), "svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
+"""what a file would say of its making, by kind"""
+
+
 class Picture(NamedTuple):
     """A figure as the contents of two files."""
 
@@ -89,6 +93,11 @@ def picture(figure: "matplotlib.figure.Figure") -> Picture:
     return Picture(_saved(figure, "png"), as_svg(figure))
 
 
+def as_pdf(figure: "matplotlib.figure.Figure") -> bytes:
+    """A figure as PDF, for print."""
+    return _saved(figure, "pdf")
+
+
 def as_svg(figure: "matplotlib.figure.Figure") -> bytes:
     """A figure as SVG."""
     return _saved(figure, "svg")
@@ -100,6 +109,6 @@ def _saved(figure: "matplotlib.figure.Figure", kind: str) -> bytes:
 
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "mebandit"}):
-        figure.savefig(buffer, format=kind, dpi=110, metadata={"Date": None, "Creator": None} if kind == "svg" else {"Software": None})
+        figure.savefig(buffer, format=kind, dpi=110, metadata=dict.fromkeys(UNDATED[kind]))
     figure.set_layout_engine("none")
     return buffer.getvalue()

@@ -32,7 +32,9 @@ footer { margin-top: 3rem; font-size: .85rem; color: #6b7480; } code, pre { font
 pre { background: #f3f5f7; padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
   body { color: #dde3ea; background: #14181d; } th, td { border-color: #2b323a; } pre { background: #1e242b; }
-  tr.reference td, footer { color: #95a0ac; } }
+  tr.reference td, footer { color: #95a0ac; }
+  figure { background: none; } figure svg { filter: invert(.92) hue-rotate(180deg); } }
+@media print { body { max-width: none; margin: 0; } figure, tr, ul.verdicts li { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 
 
@@ -86,13 +88,13 @@ class Page:
         """Add a table."""
         return self._add(table.as_html())
 
-    def figure(self, figure: "matplotlib.figure.Figure") -> Self:
-        """Add a figure as SVG."""
-        return self._svg(as_svg(figure))
+    def figure(self, figure: "matplotlib.figure.Figure", words: str = "") -> Self:
+        """Add a figure as SVG, with words for those who cannot see it."""
+        return self._svg(as_svg(figure), words)
 
-    def picture(self, drawn: Picture) -> Self:
-        """Add a figure that has been drawn already."""
-        return self._svg(drawn.svg)
+    def picture(self, drawn: Picture, words: str = "") -> Self:
+        """Add a figure that has been drawn already, with words for those who cannot see it."""
+        return self._svg(drawn.svg, words)
 
     def verdicts(self, findings: list[tuple[str, str, str]]) -> Self:
         """Add a list of (verdict, name, sentence). The verdict is green, yellow or red, shown as a colour and as a word."""
@@ -102,9 +104,9 @@ class Page:
         )
         return self._add(f'<ul class="verdicts">{"".join(items)}</ul>')
 
-    def _svg(self, content: bytes) -> Self:
-        text = content.decode()
-        return self._add(f"<figure>{text[text.index('<svg') :]}</figure>")
+    def _svg(self, content: bytes, words: str) -> Self:
+        text, said = content.decode(), html.escape(words or "Figure; the tables of this page have its numbers.")
+        return self._add(f'<figure role="img" aria-label="{said}">{text[text.index("<svg") :]}</figure>')
 
     def section(self, section: Section) -> Self:
         """Add a section."""

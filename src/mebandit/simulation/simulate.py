@@ -7,7 +7,7 @@ what a policy does. (Its clipped regret is measured against a floor, by default 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Trajectory:
             made=np.zeros(1, dtype=np.int64),
             recorded=np.zeros(3 * record_at.size),
             arm_errors=np.full((record_at.size, policy.n_actions), np.nan),
-            log=blank(0, policy.n_actions, policy.dim),
+            log=Written.of(blank(0, policy.n_actions, policy.dim)),
         )
 
     def play(self, tape: Tape, start: int, benchmark: Floats, written: History | None = None) -> None:
@@ -66,7 +66,7 @@ class Trajectory:
             (0,) * p if p in UNROLLED else (),
             kernels.Given(policy.spec, policy.tuning, policy.plan(times), known, tape, errors, benchmark),
             kernels.Memory(*(part.reshape(part.size) for part in self.state)),
-            self.records if written is None else self.records._replace(log=written),
+            self.records if written is None else self.records._replace(log=Written.of(written)),
             start,
             room,
         )
@@ -118,6 +118,20 @@ def blank(rounds: int, n_actions: int, dim: int) -> History:
         propensities=np.empty((rounds, n_actions)),
         rewards=np.empty(rounds),
     )
+
+
+class Written(NamedTuple):
+    """The arrays of a `History` that compiled code fills."""
+
+    predicted: Floats
+    actions: Integers
+    propensities: Floats
+    rewards: Floats
+
+    @classmethod
+    def of(cls, rounds: History) -> Self:
+        """Those of some rounds."""
+        return cls(rounds.predicted, rounds.actions, rounds.propensities, rounds.rewards)
 
 
 class Played(NamedTuple):

@@ -197,7 +197,7 @@ def test_a_pilot_gives_what_the_formula_gives() -> None:
         assert pilot.rounds == pytest.approx(stated.rounds, rel=3 * spread)
         assert pilot.pilot_rounds == 20_000
     assert mb.plan(log.to_arrow(), coefficient=1, method="dr", effect=1.8).rounds == pilot.rounds
-    alone = mb.plan(analysis, coefficient=1, baseline=None, half_width=0.05)
+    alone = mb.plan(analysis, coefficient=1, control=None, half_width=0.05)
     se = analysis.estimates["dr"].std_error[1, 1]
     assert alone.variance == pytest.approx(20_000 * se**2)
 
@@ -226,7 +226,7 @@ def test_the_design_effect() -> None:
         ({"error_cov": None}, "error_cov must be the covariance of the prediction's error; got nothing."),
         ({"dim": None}, "the world must be given as theta, or as effect and dim; got neither."),
         ({"coefficient": 3}, "coefficient must be a whole number from 0 to 2; got 3."),
-        ({"action": 0}, "baseline must differ from action; got 0 for both."),
+        ({"treatment": 0}, "control must differ from treatment; got 0 for both."),
         ({"method": "ridge"}, "method must be one of 'meb', 'dr', 'rc'; got 'ridge'."),
         ({"policy": "ucb"}, "policy must be one of 'meb', 'meb_dr', 'constant'; got 'ucb'."),
         ({"floor": 0.6}, "floor must be above 0 and at most 1/2; got 0.6."),
@@ -294,9 +294,9 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     assert "interval of θ_1[predicted_1] - θ_0[predicted_1] with half-width 0.1" in words
     assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 participants: about " in words
     wrong = run(*asked, "stress", cwd=tmp_path)
-    assert wrong.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got 'stress'.\n"
+    assert wrong.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got 'stress'.\n"
     odd = run(*asked, "²", cwd=tmp_path)
-    assert odd.stderr == "mebandit: --coefficient must be one of 'predicted_0', 'predicted_1'; got '²'.\n"
+    assert odd.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got '²'.\n"
     assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
     alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"

@@ -7,6 +7,7 @@ import numpy as np
 from mebandit.analysis.diagnostics.finding import Evidence, judged, percent
 from mebandit.estimation.methods import PREFERRED
 from mebandit.estimation.precision import digits_lost
+from mebandit.logs.left_out import LeftOut
 from mebandit.values import GREEN, RED, YELLOW, Finding
 
 
@@ -49,11 +50,12 @@ def drift(evidence: Evidence) -> Finding:
 
 
 def skewness(evidence: Evidence) -> Finding:
-    """The third standardised moment of x̃ by feature: regression calibration assumes that E[x | x̃] is linear, as for normal x."""
+    """The third standardised moment of x̃ by feature with error: regression calibration assumes that E[x | x̃] is linear, as for normal x."""
     n = max(evidence.products.rounds.sum(), 1.0)
     third, fourth = evidence.tally.powers / n
     s = evidence.calibration.scale
-    skew, kurtosis = np.where(evidence.products.constant, 0.0, [third / s / s / s, fourth / s / s / s / s])
+    exact = np.diag(evidence.error.mean_cov) == 0.0  # there x̂ is x̃, whatever its distribution
+    skew, kurtosis = np.where(evidence.products.constant | exact, 0.0, [third / s / s / s, fourth / s / s / s / s])
     worst = int(np.abs(skew).argmax())
     verdict = GREEN if np.abs(skew).max() < max(0.5, 4 * np.sqrt(6 / n)) else YELLOW
     words = f"The most skewed feature is {evidence.features[worst]!r}, with skewness {skew[worst]:.2f}."
@@ -111,6 +113,33 @@ def set_aside(evidence: Evidence) -> Finding:
     if verdict != GREEN:
         words += " The remaining rows may not be representative."
     return Finding("rows set aside", verdict, words, {"share": [n / rows]})
+
+
+def missing_outcomes(evidence: Evidence, left_out: LeftOut) -> Finding:
+    """The share of outcomes that are missing, by action and over the time. Yellow: 5 %, or shares that differ between actions by more than
+    three standard errors; red: 30 %."""
+    weighted = evidence.coding.weighted
+    missing, eligible = left_out.missing.sum(axis=1), left_out.eligible.sum(axis=1)
+    share, overall = missing / np.maximum(eligible, 1.0), missing.sum() / max(eligible.sum(), 1.0)
+    by_time = left_out.missing.sum(axis=0) / np.maximum(left_out.eligible.sum(axis=0), 1.0)
+    away = np.abs(share - overall) > 3 * np.sqrt(overall * (1 - overall) / np.maximum(eligible, 1.0))
+    verdict = RED if overall >= 0.3 else YELLOW if overall >= 0.05 or away.any() else GREEN
+    words = f"{missing.sum():,.0f} of {eligible.sum():,.0f} outcomes are missing ({percent(overall)}): "
+    words += ", ".join(f"{percent(own)} after action {evidence.action(a)}" for a, own in enumerate(share[:5])) + "."
+    known = by_time[left_out.eligible.sum(axis=0) > 0]
+    if known.size > 1:
+        words += f" Over the time the share is {percent(known.min())} to {percent(known.max())}."
+    words += " The rows without one are left out"
+    words += ", and meb and dr weight the others by the inverse of their probability." if weighted else " (complete cases)."
+    if verdict != GREEN:
+        words += (
+            " This is right if, given the action and the predictions, whether an outcome is missing does not depend on the outcome itself; "
+            "otherwise all estimates are biased."
+            if not weighted
+            else " This is right if these probabilities are."
+        )
+    values = {"missing": missing.tolist(), "eligible": eligible.tolist(), "over_time": by_time.tolist()}
+    return Finding("missing outcomes", verdict, words, values)
 
 
 def clusters(evidence: Evidence) -> Finding:

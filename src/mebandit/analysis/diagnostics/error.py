@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mebandit.analysis.diagnostics.finding import Evidence, gravity, judged
+from mebandit.analysis.diagnostics.finding import Evidence, Pairs, gravity, judged
 from mebandit.estimation.moments import pack, unpack
 from mebandit.kernels import layout
 from mebandit.measurement import ErrorModel
@@ -116,17 +116,20 @@ def minimum_signal(evidence: Evidence) -> Finding:
     return Finding("Assumption 2, minimum signal", verdict, words, {"along_the_log": along.tolist(), "at_the_end": [raw]})
 
 
-def against_pairs(evidence: Evidence, pairs: ErrorModel) -> Finding:
+def against_pairs(evidence: Evidence, pairs: Pairs) -> Finding:
     """What validation data say about the error that was subtracted from uncorrected predictions."""
-    if pairs.verdict == "biased":
+    if pairs.model.verdict == "biased":
         return bias(evidence, pairs)
-    return undecided(pairs) if pairs.verdict == "undecided" and pairs.kind != "classical" else size_of_error(evidence, pairs)
+    return (
+        undecided(pairs.model) if pairs.model.verdict == "undecided" and pairs.model.kind != "classical" else size_of_error(evidence, pairs)
+    )
 
 
-def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
+def bias(evidence: Evidence, known: Pairs) -> Finding:
     """Where pairs say that E[x̃ | x] = b + B x is not x and x̃ was not unbiased: how far off, (b + (B - I) m)/s and (B - I)_ij s_j/s_i with
     the mean m and the standard deviations s of x̃. Red beyond 0.2."""
-    m, s = evidence.calibration.mean, evidence.calibration.scale
+    pairs, features = known.model, [evidence.features[i] for i in known.places]
+    m, s = evidence.calibration.mean[known.places], evidence.calibration.scale[known.places]
     tilt = pairs.slope - np.eye(pairs.dim)
     shift, tilted = np.abs(pairs.offset + tilt @ m) / s, np.abs(tilt * s) / s[:, None]
     off = np.maximum(shift, tilted.max(axis=1))
@@ -136,10 +139,10 @@ def bias(evidence: Evidence, pairs: ErrorModel) -> Finding:
         return Finding("kind of error", YELLOW, words + remedy, {})
     terms = [
         f"{'-' if B < 0 else '+'} {abs(B):.2g} {name}"
-        for B, name, far in zip(pairs.slope[i], evidence.features, tilted[i], strict=True)
-        if far > 0.05 or name == evidence.features[i]
+        for B, name, far in zip(pairs.slope[i], features, tilted[i], strict=True)
+        if far > 0.05 or name == features[i]
     ]
-    words += f": given the truth, {evidence.features[i]!r} is {pairs.offset[i]:.2g} {' '.join(terms)} on average"
+    words += f": given the truth, {features[i]!r} is {pairs.offset[i]:.2g} {' '.join(terms)} on average"
     values = {"shift": shift.tolist(), "slope": tilted.ravel().tolist()}
     return Finding("kind of error", RED if off[i] > 0.2 else YELLOW, words + remedy, values)
 
@@ -150,17 +153,18 @@ def undecided(pairs: ErrorModel) -> Finding:
     return Finding("kind of error", YELLOW, words, {"factor": [pairs.notes["factor"]]})
 
 
-def size_of_error(evidence: Evidence, pairs: ErrorModel) -> Finding:
+def size_of_error(evidence: Evidence, known: Pairs) -> Finding:
     """The assumed Σe compared with that of validation data. Yellow: an entry differs by more than three standard errors and by a tenth of
     the larger variances, √(v_i v_j); red: by a third."""
-    taken, told, se = evidence.error.mean_cov, pairs.error_cov, pairs.error_cov_std_error
-    own = np.zeros_like(se) if evidence.error.model is None else evidence.error.model.error_cov_std_error
+    pairs, features, own_part = known.model, [evidence.features[i] for i in known.places], np.ix_(known.places, known.places)
+    taken, told, se = evidence.error.mean_cov[own_part], pairs.error_cov, pairs.error_cov_std_error
+    own = np.zeros_like(se) if evidence.error.model is None else evidence.error.model.error_cov_std_error[own_part]
     size = np.sqrt(np.maximum(np.diag(taken), np.diag(told)))
     size = np.where(size > 0, size, 1.0)
     apart, sure = np.abs(taken - told) / size / size[:, None], np.abs(taken - told) > 3 * np.hypot(se, own)
     i, j = sorted(map(int, np.unravel_index(int(np.where(sure, apart, 1e-6 * apart).argmax()), apart.shape)))
     verdict = GREEN if not sure[i, j] or apart[i, j] < 0.1 else YELLOW if apart[i, j] < 1 / 3 else RED
-    what = f"variance of {evidence.features[i]!r}" if i == j else f"covariance of {evidence.features[i]!r} and {evidence.features[j]!r}"
+    what = f"variance of {features[i]!r}" if i == j else f"covariance of {features[i]!r} and {features[j]!r}"
     words = f"The assumed error {what} is {taken[i, j]:.3g}; the validation data say {told[i, j]:.3g} ± {se[i, j]:.2g}."
     if verdict != GREEN:
         words += " Use the model from the validation data as the error model, or find out why they differ."

@@ -13,12 +13,25 @@ from mebandit.estimation.correction import Correction
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.result import Estimate
 from mebandit.estimation.solution import Solution
+from mebandit.logs.coding import Coding
 from mebandit.logs.fault import Fault
+from mebandit.logs.left_out import LeftOut
 from mebandit.measurement import ErrorModel
-from mebandit.values import GREEN, RED, YELLOW
+from mebandit.values import GREEN, RED, YELLOW, Integers
+
+PLAIN = Coding()
+
 
 ROUNDING = 1e-9
 """of a number that is held against a limit"""
+
+
+class Pairs(NamedTuple):
+    """What pairs of prediction and truth say of some features."""
+
+    model: ErrorModel
+    places: Integers
+    """the numbers of these features, in the order of the model's"""
 
 
 class Evidence(NamedTuple):
@@ -38,8 +51,16 @@ class Evidence(NamedTuple):
     """rows that were set aside"""
     berkson: str = ""
     """the warning, where Σe is subtracted though pairs of prediction and truth say that the error is Berkson"""
-    pairs: ErrorModel | None = None
+    pairs: tuple[Pairs, ...] = ()
     """what pairs say, where Σe is subtracted from predictions as they are"""
+    left_out: LeftOut | None = None
+    """rows without an outcome, or without an available participant"""
+    coding: Coding = PLAIN
+    """what the log says of its actions and their probabilities"""
+
+    def action(self, a: int) -> str:
+        """An action by its label, or its number."""
+        return repr(self.coding.actions[a]) if self.coding.actions else str(a)
 
     @property
     def calibration(self) -> Calibration:

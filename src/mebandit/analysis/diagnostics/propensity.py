@@ -18,7 +18,8 @@ def effective_size(evidence: Evidence) -> Finding:
     worst = int(np.argmax(effective <= effective.min() * (1 + ROUNDING)))  # of several the first
     verdict = max(judged(effective[worst], 100, 30), judged(1 / share.max(), 20, 5), key=gravity)
     words = (
-        f"Action {worst} has {rounds[worst]:,.0f} rounds that carry the information of {effective[worst]:,.0f} equally weighted ones; "
+        f"Action {evidence.action(worst)} has {rounds[worst]:,.0f} rounds that carry the information of {effective[worst]:,.0f} equally "
+        "weighted ones; "
         f"the round with the largest weight has {percent(share.max())} of its action's weight."
     )
     values = {"rounds": rounds.tolist(), "effective": effective.tolist(), "largest_share": share.tolist()}
@@ -62,14 +63,33 @@ def frequencies(evidence: Evidence) -> Finding:
     words = f"The frequencies of the actions agree with their logged probabilities, for all predictions (largest z-score {largest:.1f})."
     if verdict != GREEN:
         words = (
-            f"The frequency of action {a} does not agree with its logged probabilities (z-score {largest:.1f}). "
-            "Check that this column is the probability of the action taken, not of action 1."
+            f"The frequency of action {evidence.action(a)} does not agree with its logged probabilities (z-score {largest:.1f}). "
+            f"{_better_reading(evidence, limit)}"
         )
         if k > 2 and not evidence.tally.chance.any():
             words += " If the action was not always allowed, log one propensity for each action, 0 where it was not allowed."
     shown = {"stated": expected[-1], "observed": taken[-1]}
     values = {name: np.divide(sums, count[-1], out=np.full(LEVELS, np.nan), where=count[-1] > 0).tolist() for name, sums in shown.items()}
     return Finding("probability and frequency", verdict, words, values | {"z": z.ravel().tolist(), "rounds": count[-1].tolist()})
+
+
+def _better_reading(evidence: Evidence, limit: float) -> str:
+    """What to do where frequencies do not agree: of two actions, which other reading of the column does agree, if one does."""
+    count, expected, variance = np.moveaxis(evidence.tally.readings, -1, 0)
+    z = (np.abs(count - expected) / np.sqrt(np.maximum(variance, 1.0))).max(axis=1)
+    own = 2 if evidence.coding.probability_of is None else evidence.coding.probability_of
+    others = [i for i in range(3) if z[i] < limit <= z[own]]
+    if not expected.any() or not others:
+        read = "the action taken, not of action 1" if own == 2 else f"action {evidence.action(own)}"
+        return f"Check that this column is the probability of {read}."
+    best = min(others, key=lambda i: z[i])
+    if best == 2:
+        return f"The column fits much better as the probability of the action taken (z-score {z[2]:.1f}): leave `probability_of` out."
+    label = evidence.coding.actions[best] if evidence.coding.actions else best
+    return (
+        f"The column fits much better as the probability of action {evidence.action(best)}, whichever was taken (z-score {z[best]:.1f}): "
+        f"set `probability_of={label!r}`."
+    )
 
 
 def _z(difference: Floats, variance: Floats) -> Floats:
@@ -95,8 +115,8 @@ def availability(evidence: Evidence) -> Finding:
     if verdict == RED:
         side = "high" if away[a, i] > 0 else "low"
         words = (
-            f"Action {a} was allowed mostly where {evidence.features[i]!r} was {side}. If x̃ determined that, the errors of those rounds do "
-            "not have mean zero, and meb and dr are biased for this action; prefer rc."
+            f"Action {evidence.action(a)} was allowed mostly where {evidence.features[i]!r} was {side}. If x̃ determined that, the errors "
+            "of those rounds do not have mean zero, and meb and dr are biased for this action; prefer rc."
         )
     return Finding("availability of actions", verdict, words, {"share_allowed": share.tolist(), "mean_shift": away.ravel().tolist()})
 

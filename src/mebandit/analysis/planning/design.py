@@ -15,7 +15,7 @@ class DesignOptions(TypedDict, total=False):
     """The keywords of `plan` that say how the world is supposed to be, and how actions will be chosen."""
 
     theta: ArrayLike | None
-    """θ, (K, d); without it, `effect` and `dim`: θ_baseline is then 0, and θ_action is the effect in its one coefficient"""
+    """θ, (K, d); without it, `effect` and `dim`: θ_control is then 0, and θ_treatment is the effect in its one coefficient"""
     dim: int | None
     """d, the number of features, where there is no theta"""
     mean: ArrayLike
@@ -53,7 +53,7 @@ def design_of(
         checks.refuse("error_cov", "be the covariance of the prediction's error", "nothing", "No error: error_cov=0.0.")
     rows = theta_of(goal, theta, dim)
     k, d = rows.shape
-    for name, value in (("action", goal.action), ("baseline", goal.baseline)):
+    for name, value in (("treatment", goal.treatment), ("control", goal.control)):
         if value is not None:
             checks.integer(name, value, 0, k - 1)
     checks.integer("coefficient", goal.coefficient, 0, d - 1)
@@ -86,7 +86,7 @@ def theta_of(goal: Goal, theta: Any, dim: int | None) -> Floats:
         return rows
     if np.isnan(goal.effect) or dim is None:
         checks.refuse("the world", "be given as theta, or as effect and dim", "neither")
-    rows = np.zeros((max(2, goal.action + 1, (goal.baseline or 0) + 1), checks.integer("dim", dim, 1)))
+    rows = np.zeros((max(2, goal.treatment + 1, (goal.control or 0) + 1), checks.integer("dim", dim, 1)))
     checks.integer("coefficient", goal.coefficient, 0, rows.shape[1] - 1)
-    rows[goal.action, goal.coefficient] = goal.effect
+    rows[goal.treatment, goal.coefficient] = goal.effect
     return rows

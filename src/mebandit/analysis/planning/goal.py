@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from mebandit import checks, kernels
+from mebandit.analysis.effects import AVERAGE
 from mebandit.values import Floats
 
 
@@ -13,9 +14,9 @@ class Goal:
     """What a trial is for: an interval of a wanted half-width, or a test of wanted power."""
 
     coefficient: int
-    action: int
-    baseline: int | None
-    """the coefficient of θ_action - θ_baseline; None: of θ_action"""
+    treatment: int
+    control: int | None
+    """the coefficient of θ_treatment - θ_control; None: of θ_treatment"""
     feature: str
     """what the coefficient is of, where that has a name"""
     half_width: float | None
@@ -23,6 +24,8 @@ class Goal:
     """δ, the true value of the coefficient; a test with power asks whether it is 0"""
     power: float
     level: float
+    labels: tuple[str, ...] = ()
+    """of the actions, if they have any"""
 
     @property
     def alpha(self) -> float:
@@ -39,12 +42,15 @@ class Goal:
 
     @property
     def name(self) -> str:
-        of = self.feature or self.coefficient
-        return f"θ_{self.action}[{of}]" + ("" if self.baseline is None else f" - θ_{self.baseline}[{of}]")
+        of = "the average effect" if self.feature == AVERAGE else self.feature or self.coefficient
+        if self.labels or self.feature == AVERAGE:
+            sides = [str(self.labels[a] if self.labels else a) for a in (self.treatment, self.control) if a is not None]
+            return f"{of} ({' - '.join(sides)})"
+        return f"θ_{self.treatment}[{of}]" + ("" if self.control is None else f" - θ_{self.control}[{of}]")
 
     def part(self, V: Floats) -> float:
         """The variance of this coefficient in a (K, d, K, d) variance."""
-        a, b, j = self.action, self.baseline, self.coefficient
+        a, b, j = self.treatment, self.control, self.coefficient
         return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
 
     def rounds(self, V: float, target: float | None = None, fixed: float = 0.0) -> int:
@@ -94,11 +100,12 @@ class GoalOptions(TypedDict, total=False):
     effect: float | None
     """true value of the coefficient; None (default): that of `theta`, or the pilot's estimate"""
     coefficient: int | str
-    """the feature, by number from 0 (default 0), or by its name in the pilot"""
-    action: int
-    """the action (default 1)"""
-    baseline: int | None
-    """the action to compare it with (default 0); None: the coefficient of θ_action itself"""
+    """the feature, by number from 0 (default 0), or by its name in the pilot; of a pilot also "average", the effect at the mean context,
+    and "intercept", that at x = 0"""
+    treatment: int | str
+    """the action, by number (default 1), or by its label in the pilot"""
+    control: int | str | None
+    """the action to compare it with (default 0), likewise; None: the coefficient of θ_treatment itself"""
 
 
 def goal_of(
@@ -108,21 +115,21 @@ def goal_of(
     level: float = 0.95,
     effect: float | None = None,
     coefficient: int | str = 0,
-    action: int = 1,
-    baseline: int | None = 0,
+    treatment: int = 1,
+    control: int | None = 0,
 ) -> Goal:
     """What is asked for, as far as it can be checked without the world."""
     if half_width is not None:
         half_width = checks.number("half_width", half_width, "be a number above 0", 1e-300)
     elif effect is not None and checks.number("effect", effect) == 0:
         checks.refuse("effect", "differ from 0, to be detected", "0", "Ask for a half_width instead.")
-    if baseline is not None and checks.integer("baseline", baseline, 0) == checks.integer("action", action, 0):
-        checks.refuse("baseline", "differ from action", f"{baseline} for both", "For θ of the action itself: baseline=None.")
+    if control is not None and checks.integer("control", control, 0) == checks.integer("treatment", treatment, 0):
+        checks.refuse("control", "differ from treatment", f"{control} for both", "For θ of the action itself: control=None.")
     return Goal(
         coefficient=0 if isinstance(coefficient, str) and coefficient else checks.integer("coefficient", coefficient, 0),
         feature=coefficient if isinstance(coefficient, str) else "",
-        action=checks.integer("action", action, 0),
-        baseline=baseline,
+        treatment=checks.integer("treatment", treatment, 0),
+        control=control,
         half_width=half_width,
         effect=float("nan") if effect is None else checks.number("effect", effect),
         power=checks.number("power", power, "be between 0.05 and 0.9999", 0.05, 0.9999),
@@ -133,7 +140,7 @@ def goal_of(
 def with_effect(goal: Goal, theta: Floats, given: float | None) -> Goal:
     """The goal with the effect that the world has."""
     own, j = theta[:, goal.coefficient], goal.coefficient
-    effect = float(own[goal.action] - (0.0 if goal.baseline is None else own[goal.baseline]))
+    effect = float(own[goal.treatment] - (0.0 if goal.control is None else own[goal.control]))
     if given is not None and abs(effect - given) > 1e-9 * max(1.0, abs(given)):
         checks.refuse("effect", f"be that of theta in coefficient {j}, {effect:g}", f"{given:g}", "Give one of the two.")
     if goal.tests and effect == 0:

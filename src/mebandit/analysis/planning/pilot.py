@@ -1,41 +1,141 @@
 """A plan from a pilot: the standard errors of its analysis say how variable an estimate is."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from mebandit import checks
+from mebandit.analysis.effects import AVERAGE, INTERCEPT
 from mebandit.analysis.fit_result import Analysis
+from mebandit.analysis.planning.duration import Duration
 from mebandit.analysis.planning.goal import Goal
 from mebandit.analysis.planning.result import Plan
+from mebandit.checks import LogError
+from mebandit.logs.coding import action_number
+from mebandit.runtime.files import parse_json
+from mebandit.values import Floats
 
 
-def from_pilot(pilot: Analysis, goal: Goal, method: str, grown: float) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class Pilot:
+    """What a plan reads of the analysis of a pilot, by one method."""
+
+    coefficients: Floats
+    """the intercepts, if they were fitted, and θ, (K, p)"""
+    covariance: Floats
+    """of all of them, actions stacked, (K p, K p)"""
+    of_error_model: Floats
+    """the part of it that comes from the error model, which more rounds do not reduce"""
+    features: tuple[str, ...]
+    actions: tuple[str, ...]
+    """labels of the actions, or none"""
+    mean: Floats
+    """the mean context, (d,)"""
+    mean_cov: Floats
+    """its covariance as an estimate, (d, d)"""
+    rounds: int
+    units: int
+    availability: float
+    """share of the decision points at which participants were available"""
+    missing: float
+    """share of the outcomes that were missing"""
+
+    @classmethod
+    def of(cls, analysis: Analysis, method: str) -> Self:
+        """Of what `fit` returned."""
+        return cls.from_plain(analysis.to_plain(), method, "the pilot")
+
+    @classmethod
+    def load(cls, path: Path, method: str) -> Self:
+        """Of the file that `mebandit fit` wrote."""
+        try:
+            plain = parse_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise LogError(f"{path} must be a fit.json that can be read; got {' '.join(str(error).split())}.") from error
+        if not isinstance(plain, dict) or plain.get("format") != "mebandit-fit":
+            raise LogError(f"{path} must be a fit.json, as `mebandit fit --out` writes it; got another file.")
+        return cls.from_plain(plain, method, str(path))
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], method: str, where: str) -> Self:
+        """Of the JSON of an analysis.
+
+        Args:
+            plain: What `Analysis.to_plain` gives.
+            method: The method of the trial's analysis.
+            where: What a refusal names.
+        """
+        if method not in plain["estimates"]:
+            checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(plain['estimates'])}.")
+        try:
+            own = plain["estimates"][method]
+            theta, covariance = np.array(own["theta"], dtype=float), np.array(own["covariance"], dtype=float)
+            fitted = len(covariance) > theta.size
+            return cls(
+                coefficients=np.column_stack([own["intercept"], theta]) if fitted else theta,
+                covariance=covariance,
+                of_error_model=np.zeros_like(covariance) if own["model_covariance"] is None else np.array(own["model_covariance"]),
+                features=tuple(plain["features"]),
+                actions=tuple(plain["actions"]),
+                mean=np.array(plain["mean_context"], dtype=float),
+                mean_cov=np.array(plain["mean_context_cov"], dtype=float),
+                rounds=plain["rounds"],
+                units=plain["units"],
+                availability=plain["rows"]["available_share"],
+                missing=plain["rows"]["missing_share"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LogError(f"{where} must be written by this version of mebandit; got one without {error}. Fit the pilot again.") from error
+
+    @property
+    def has_intercept(self) -> bool:
+        return bool(self.coefficients.shape[1] > len(self.features))
+
+    def action(self, what: str, given: int | str) -> int:
+        """The number of an action that is given by number or label; `what` is the argument that a refusal names."""
+        return action_number(what, given, self.actions, len(self.coefficients))
+
+    def side(self, action: int) -> Floats:
+        """1 for an action and 0 for the others, (K,)."""
+        return np.asarray(np.eye(len(self.coefficients))[action])
+
+    def weights(self, effect: int | str) -> tuple[str, Floats]:
+        """The name of an effect, and what it weighs the coefficients of an action with, (p,)."""
+        first = int(self.has_intercept)
+        named = [AVERAGE, *([INTERCEPT] if self.has_intercept else []), *self.features]
+        if isinstance(effect, str) and effect not in self.features:
+            checks.one_of("coefficient", effect, named)
+            at = self.mean if effect == AVERAGE else np.zeros(self.mean.size)
+            return effect, np.r_[np.ones(first), at]
+        place = self.features.index(effect) if isinstance(effect, str) else checks.integer("coefficient", effect, 0, len(self.features) - 1)
+        return self.features[place], np.eye(first + len(self.features))[first + place]
+
+
+def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Duration | None) -> Plan:
     """V = n s.e.² of the pilot, without what its error model is uncertain by; the effect is the given one, or else the pilot's estimate."""
-    found = pilot.estimates.get(method)
-    if found is None:
-        checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(pilot.estimates)}.")
-    k, d = found.theta.shape
-    if goal.feature:
-        goal = replace(goal, coefficient=pilot.features.index(checks.one_of("coefficient", goal.feature, pilot.features)))
-    checks.integer("coefficient", goal.coefficient, 0, d - 1)
-    goal = replace(goal, feature=pilot.features[goal.coefficient])
-    j, a = goal.coefficient, checks.integer("action", goal.action, 0, k - 1)
-    by_model = found if found.model_covariance is None else replace(found, covariance=found.model_covariance)
-    if goal.baseline is None:
-        value, parts = found.theta[a, j], [e.std_error[a, j] ** 2 for e in (found, by_model)]
-    else:
-        b = checks.integer("baseline", goal.baseline, 0, k - 1)
-        value, parts = found.contrast(a, b).theta[j], [e.contrast(a, b).std_error[j] ** 2 for e in (found, by_model)]
-    goal = replace(goal, effect=float(value)) if np.isnan(goal.effect) else goal
-    fixed = 0.0 if found.model_covariance is None else float(parts[1])
-    V = grown * pilot.rounds * (float(parts[0]) - fixed)
+    name, weights = pilot.weights(goal.feature or goal.coefficient)
+    side = pilot.side(goal.treatment) - (0.0 if goal.control is None else pilot.side(goal.control))
+    whole = np.kron(side, weights)
+    value, total = float(whole @ pilot.coefficients.ravel()), float(whole @ pilot.covariance @ whole)
+    fixed = float(whole @ pilot.of_error_model @ whole)
+    if name == AVERAGE:
+        slopes = side @ pilot.coefficients[:, -pilot.mean.size :]
+        total += float(slopes @ pilot.mean_cov @ slopes)
+    place = pilot.features.index(name) if name in pilot.features else 0
+    goal = replace(goal, feature=name, coefficient=place, labels=pilot.actions)
+    goal = replace(goal, effect=value) if np.isnan(goal.effect) else goal
+    V = grown * pilot.rounds * (total - fixed)
     n = goal.rounds(V, fixed=fixed)
     if n == 0:
         rule = "be small enough for the goal, since more rounds do not reduce it"
         remedy = "Base the error model on more validation data, or lower the goal."
         checks.refuse("the uncertainty of the error model", rule, f"a standard error of {np.sqrt(fixed):.3g} from it alone", remedy)
+    if duration is not None and pilot.units and duration.rounds > pilot.rounds / pilot.units:
+        V *= duration.rounds * pilot.units / pilot.rounds  # participants count, not rounds: the safe side of what is not known
+        n = goal.rounds(V, fixed=fixed)
     return Plan(
-        rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V,
-        design_effect=grown, design=None, pilot_rounds=pilot.rounds, pilot_units=pilot.units, fixed=fixed,
+        rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V, design_effect=grown, design=None,
+        duration=duration, pilot_rounds=pilot.rounds, pilot_units=pilot.units, fixed=fixed,
     )  # fmt: skip

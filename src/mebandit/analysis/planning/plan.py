@@ -1,37 +1,39 @@
 """`plan`: how many rounds a trial needs, by formula or from a pilot, and tried out in simulated trials."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
 
 from mebandit import checks
 from mebandit.analysis.fit import fit
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.planning.design import DesignOptions, design_of
+from mebandit.analysis.planning.duration import Duration, DurationOptions, duration_of
 from mebandit.analysis.planning.formulas import METHODS, Design, variance
 from mebandit.analysis.planning.goal import Goal, GoalOptions, design_effect, goal_of, with_effect
-from mebandit.analysis.planning.pilot import from_pilot
+from mebandit.analysis.planning.pilot import Pilot, from_pilot
 from mebandit.analysis.planning.result import Plan, can_be_simulated, independent
 from mebandit.analysis.planning.simulated import Trial, tried
 from mebandit.estimation.methods import Method
+from mebandit.logs.log import LogColumns
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
 
 
-class PilotColumns(TypedDict, total=False):
-    """The columns of a pilot's log, as in `mebandit.Log`. `action` is here the number of an action: name its column in a `Log`."""
+class PilotOptions(LogColumns, total=False):
+    """The keywords of `plan` that say how the log of a pilot is read: those of `mebandit.Log` but `error_cov`, and these of `fit`."""
 
-    predicted: Any
-    reward: str
-    propensity: Any
-    unit: str | None
-    error_columns: Any
-    n_actions: int | None
     intercept: bool
     """fit an intercept for every action of the pilot (default False)"""
+    on_bad: str
+    """as in `fit` (default "refuse")"""
+    set_aside: str | Path | None
+    """as in `fit` (default None)"""
 
 
-class PlanOptions(GoalOptions, DesignOptions, PilotColumns, total=False):
-    """The keywords of `plan`: what the trial is for, the world and the policy, the columns of a pilot."""
+class PlanOptions(GoalOptions, DesignOptions, DurationOptions, PilotOptions, total=False):  # type: ignore[misc]
+    """The keywords of `plan`: what the trial is for, the world and the policy, the length of the trial, the columns of a pilot."""
 
 
 def plan(
@@ -48,12 +50,12 @@ def plan(
 ) -> Plan:
     """How many rounds a trial needs for an interval of a wanted half-width, or for a test of wanted power.
 
-    The parameter is one coefficient of θ_action - θ_baseline. Either the world is described (`theta`, or `effect` and `dim`; `error_cov`;
-    ...), or a pilot says how variable the estimate is.
+    The parameter is one coefficient of θ_treatment - θ_control, or of a pilot also the average effect. Either the world is described
+    (`theta`, or `effect` and `dim`; `error_cov`; ...), or a pilot says how variable the estimate is.
 
     Args:
-        pilot: What `mebandit.fit` found in a pilot; or the pilot's log (a `Log`, or what `Log` takes), which is then fitted.
-            None (default): the world is described.
+        pilot: What `mebandit.fit` found in a pilot, or the path of its fit.json; or the pilot's log (a `Log`, or what `Log` takes), which
+            is then fitted. None (default): the world is described.
         method: How the trial will be analysed: "dr" (default), "meb" or "rc".
         rounds_per_user: m, if rounds come in users whose scores are correlated (default 1). A pilot with units has the correlation in its
             standard errors already.
@@ -63,34 +65,73 @@ def plan(
         seed: Of the simulated trials (default 1).
         workers: Threads, or the address of a Dask scheduler; None (default): all cores. The result does not depend on it.
         progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
-        **options: What the trial is for (`GoalOptions`), the world and the policy (`DesignOptions`), the columns of a pilot.
+        **options: What the trial is for (`GoalOptions`), the world and the policy (`DesignOptions`), the length of the trial in days and
+            decision points (`DurationOptions`), the columns of a pilot's log (`PilotOptions`).
 
     Returns:
-        The plan: `rounds`, the formula's number, the simulated trials, and `describe()` in words.
+        The plan: `rounds`, and `participants` if days are given, the formula's number, the simulated trials, and `describe()` in words.
 
     >>> found = plan(effect=0.3, dim=3, error_cov=0.5, policy="constant", method="dr", replicates=0)
     >>> found.rounds
     536
     """
     left: dict[str, Any] = dict(options)
-    asked, world = _taken(left, GoalOptions), _taken(left, DesignOptions)
-    goal = goal_of(**asked)
+    asked, length, world = _taken(left, GoalOptions), _taken(left, DurationOptions), _taken(left, DesignOptions)
     checks.one_of("method", method, METHODS)
-    grown = design_effect(rounds_per_user, correlation)
     trial = Trial(checks.integer("replicates", replicates, 0), checks.integer("seed", seed, 0, 2**63 - 1), workers, progress)
     if pilot is not None:
+        goal_of(**asked | {"treatment": 1, "control": None})  # what is wrong without the pilot comes first
         error = {} if world.get("error_cov") is None else {"error_cov": world["error_cov"]}
-        found = pilot if isinstance(pilot, Analysis) else fit(pilot, methods=method, progress=progress, **error, **left)
-        return from_pilot(found, goal, method, grown)
+        found = pilot_of(pilot, method, progress, error | left)
+        sides = {name: found.action(name, asked[name]) for name in ("treatment", "control") if asked.get(name) is not None}
+        duration = duration_of(**length, usual=(found.availability, found.missing))
+        return from_pilot(found, goal_of(**asked | sides), method, design_effect(rounds_per_user, correlation), duration)
+    goal, duration = goal_of(**asked), duration_of(**length)
+    grown = design_effect(_rounds_each(rounds_per_user, duration), correlation)
+    _check_without_pilot(goal, left)
+    design = design_of(goal, **world)
+    planned = replace(_by_formula(with_effect(goal, design.theta, asked.get("effect")), design, method, grown), duration=duration)
+    if replicates == 0 or not can_be_simulated(independent(planned.formula, grown), design.dim):
+        return planned
+    return tried(planned, design, trial)
+
+
+def _rounds_each(given: float, duration: Duration | None) -> float:
+    """Rounds of a user: as given, or what days and decision points make of them."""
+    if duration is None:
+        return given
+    if given != 1.0:
+        checks.refuse("rounds_per_user", "be left out where days are given", f"{given:g}")
+    return max(duration.rounds, 1.0)
+
+
+def _check_without_pilot(goal: Goal, left: Mapping[str, Any]) -> None:
+    """Refuse what only a pilot's log has."""
     if left:
         checks.refuse("columns", "go with a pilot", checks.shown(sorted(left)))
     if goal.feature:
         checks.refuse("coefficient", "be the number of a feature, where no pilot's log has names for them", repr(goal.feature))
-    design = design_of(goal, **world)
-    planned = _by_formula(with_effect(goal, design.theta, asked.get("effect")), design, method, grown)
-    if replicates == 0 or not can_be_simulated(independent(planned.formula, grown), design.dim):
-        return planned
-    return tried(planned, design, trial)
+
+
+def pilot_of(given: Any, method: Method, progress: Show, options: dict[str, Any]) -> Pilot:
+    """What a plan reads of a pilot, whether it comes as an analysis, as a fit.json or as a log.
+
+    Args:
+        given: The pilot.
+        method: The method of the trial's analysis.
+        progress: As in `plan`.
+        options: The keywords of `fit` for a log.
+    """
+    if isinstance(given, Pilot):
+        return given
+    if isinstance(given, Analysis):
+        return Pilot.of(given, method)
+    paths = list(given) if isinstance(given, (list, tuple)) else [given]
+    if len(paths) == 1 and isinstance(paths[0], (str, Path)) and Path(paths[0]).suffix == ".json":
+        if options:
+            checks.refuse("columns", "go with a pilot's log, not with its fit.json", checks.shown(sorted(options)))
+        return Pilot.load(Path(paths[0]), method)
+    return Pilot.of(fit(given, methods=method, progress=progress, **options), method)
 
 
 def _taken(left: dict[str, Any], options: type[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What `plan` returns: a number of rounds, why that number, and how it is shown."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mebandit.analysis.plain import without_nan
+from mebandit.analysis.planning.duration import Duration
 from mebandit.analysis.planning.formulas import Design
 from mebandit.analysis.planning.goal import Goal, quantile
 from mebandit.reports.figures import save_figure
@@ -65,8 +66,15 @@ class Plan:
     """rounds of the pilot; 0 (the default): no pilot"""
     pilot_units: int = 0
     """participants or clusters of the pilot; 0 (the default): no pilot, or its rounds are independent"""
+    duration: Duration | None = None
+    """how long the trial is for each participant; None (the default): the plan is in rounds"""
     fixed: float = 0.0
     """the part of the squared standard error that comes from the error model of the pilot, which more rounds do not reduce"""
+
+    @property
+    def participants(self) -> int | None:
+        """The number of participants; None if the plan is in rounds."""
+        return None if self.duration is None else self.duration.participants(self.rounds)
 
     @property
     def at_rounds(self) -> Check | None:
@@ -83,9 +91,11 @@ class Plan:
         if check is not None:
             words.append(_in_words(check, self))
         elif self.design is None:
-            if self.fixed > 0:
-                least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+            least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+            if least > 0.01 * (abs(self.goal.effect) if self.goal.tests else self.goal.target):
                 words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
+            if self.pilot_units > 1:
+                words.append(self._doubt)
             words.append("A pilot shows how variable the estimate is, but not how contexts are distributed, so no trials were simulated.")
         else:
             words.append(
@@ -94,6 +104,16 @@ class Plan:
                 else "Trials of that many rounds are too long to be simulated."
             )
         return " ".join(words)
+
+    @property
+    def _doubt(self) -> str:
+        """What the uncertainty of a clustered standard error, 1/√(2 (G - 1)) of it for G participants, does to the plan."""
+        off = 1 / np.sqrt(2 * (self.pilot_units - 1))
+        words = f"The pilot's standard error, from {self.pilot_units:,} participants, is itself uncertain by about {100 * off:.0f} %"
+        if not self.goal.tests:
+            return f"{words}, and so is the half-width."
+        ends = [self.goal.reached(self.variance * (1 + sign * off) ** 2, self.rounds, self.fixed) for sign in (1, -1)]
+        return f"{words}: if it is that much too small or too large, the power is {100 * ends[0]:.0f} or {100 * ends[1]:.0f} %."
 
     @property
     def _asked(self) -> str:
@@ -107,13 +127,19 @@ class Plan:
     @property
     def _found(self) -> str:
         source = "by formula" if self.design is not None else f"from a pilot of {self.pilot_rounds:,} rounds"
-        if self.pilot_units:
+        if self.pilot_units and self.duration is not None:
+            source += f" of {self.pilot_units:,} participants"
+        elif self.pilot_units:
             units = max(-(-self.rounds * self.pilot_units // self.pilot_rounds), 2)  # one says nothing of the spread between them
             source += f" of {self.pilot_units:,} participants: about {units:,} participants with the pilot's number of rounds each"
         raised = (
             "" if self.rounds == self.formula else f" ({self.formula:,} {source}; raised because simulated trials fell short of the goal)"
         )
         bound = "" if self.worst is None else f" If every action always had the floor's probability, {self.worst:,} rounds would be needed."
+        if self.duration is not None:
+            return (
+                f"{self.participants:,} participants x {self.duration.describe()}: {self.rounds:,} rounds{raised or ' ' + source}.{bound}"
+            )
         return f"{self.rounds:,} rounds{raised or ' ' + source}.{bound}"
 
     def needed(self) -> Table:
@@ -122,8 +148,13 @@ class Plan:
         aims = sorted({*POWERS, goal.power}) if goal.tests else [goal.target * m for m in WIDTHS]
         counts = [goal.rounds(self.variance, aim, self.fixed) for aim in aims]
         rows = [[f"{aim:.3g}", *(f"{round(n):,}" if n else "never" for n in (m, m * raised))] for aim, m in zip(aims, counts, strict=True)]
-        best = {(i, j) for i, aim in enumerate(aims) if aim == goal.target for j in range(3)}
-        return Table(["power" if goal.tests else "half-width", "rounds by formula", "rounds to plan for"], rows, best)
+        header = ["power" if goal.tests else "half-width", "rounds by formula", "rounds to plan for"]
+        if self.duration is not None:
+            header.append("participants")
+            for row, n in zip(rows, counts, strict=True):
+                row.append(f"{self.duration.participants(n * raised):,}" if n else "never")
+        best = {(i, j) for i, aim in enumerate(aims) if aim == goal.target for j in range(len(header))}
+        return Table(header, rows, best)
 
     def checked(self) -> Table:
         """The simulated trials."""
@@ -142,6 +173,7 @@ class Plan:
         goal = {name: getattr(self.goal, name) for name in self.goal.__dataclass_fields__}
         same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "pilot_units", "fixed")
         plain = {name: getattr(self, name) for name in same}
+        plain |= {"participants": self.participants, "duration": None if self.duration is None else asdict(self.duration)}
         found = {"format": "mebandit-plan", "version": 1, "goal": goal} | plain | {"simulated": [c._asdict() for c in self.simulated]}
         return dict(without_nan(found))
 
@@ -159,7 +191,13 @@ class Plan:
 
     def page(self) -> Page:
         """The plan as a report page."""
-        page = Page("How many rounds?").text(self.describe()).figure(self.plot()).heading("Rounds needed").table(self.needed())
+        page = (
+            Page("How many rounds?")
+            .text(self.describe())
+            .figure(self.plot(), "What a number of rounds gives.")
+            .heading("Rounds needed")
+            .table(self.needed())
+        )
         if self.simulated:
             page.heading("Simulated trials").table(self.checked())
             page.text("± is one Monte-Carlo standard error. Each trial was run with the intended policy and analysed like a real one.")

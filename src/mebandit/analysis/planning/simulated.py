@@ -38,10 +38,10 @@ class Trial:
             methods=(planned.method,), error_cov=design.error_cov, workers=self.workers, progress=self.progress,
         )  # fmt: skip
         goal, j = planned.goal, planned.goal.coefficient
-        if goal.baseline is None:
-            theta, se = (part[:, goal.action, j] for part in trials.arms(planned.method))
+        if goal.control is None:
+            theta, se = (part[:, goal.treatment, j] for part in trials.arms(planned.method))
         else:
-            theta, se = (part[:, j] for part in trials.contrast(planned.method, goal.action, goal.baseline))
+            theta, se = (part[:, j] for part in trials.contrast(planned.method, goal.treatment, goal.control))
         return counted(theta, se, goal, n)
 
 
