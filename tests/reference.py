@@ -225,7 +225,7 @@ class SlowMebDr:
                     sd, most = np.sqrt(total[i, i]), 3 * np.sqrt(sigma[i, i])
                     away = np.clip(x[i] - mean[i], -3 * sd, 3 * sd)
                     h[i] = np.clip(departure(away, self.alpha[i], total[i, i], sigma[i, i]), -most, most)
-        g = h + self.error0 @ np.linalg.solve(Sx + 0.02 * np.diag(np.diag(Sx + self.error0)), h)
+        g = h + self.error0 @ np.linalg.solve(self.reliable(Sx), h)
         w = 1.0
         if not alike and self.noise > 0:
             seen = (Sx + self.error0) @ self.slopes[:, 1:].T
@@ -240,11 +240,16 @@ class SlowMebDr:
         own, error = np.diag(self.Sx), np.diag(sigma)
         return float((1 + np.sum(np.where(error == 0, 1.0, own / np.where(error == 0, 1.0, own + error)))) / (1 + self.d))
 
+    def reliable(self, Sx: Floats) -> Floats:
+        """Sx with a little more on its diagonal, so that no feature is less reliable than 0.4."""
+        total = np.diag(Sx + self.error0)
+        return Sx + np.diag(np.maximum(0.02 * total, 0.4 * total - np.diag(Sx)))
+
     def departure_noise(self) -> float:
         """The variance of b'Σ0 Sx⁻¹ μ for the mean μ of so many rounds, averaged over the actions."""
         assert self.Sx is not None
         V0 = self.Sx + self.error0
-        y = np.linalg.solve(self.Sx + 0.02 * np.diag(np.diag(V0)), self.error0 @ self.slopes[:, 1:].T)
+        y = np.linalg.solve(self.reliable(self.Sx), self.error0 @ self.slopes[:, 1:].T)
         return float(np.sum(y * (V0 @ y)) / self.k / (2 * self.memory - 1))
 
     def propensities(self, x: Floats, sigma: Floats) -> Floats:
@@ -286,7 +291,7 @@ class SlowMebDr:
         if on.any():
             noise = (h**2).sum(axis=0)[on] / n**2 / sd[on] ** 6
             g, kept = drawn_together(h.sum(axis=0)[on] / n / sd[on] ** 3, noise)
-            doubt = 0.25 * noise.mean() * (kept + (1 - kept) / on.sum())
+            doubt = 2 * noise.mean() * (kept + (1 - kept) / on.sum())
             k3 = np.maximum(1 - doubt / np.maximum(g**2, 1e-300), 0) * g * sd[on] ** 3
             alpha[on] = np.clip(np.cbrt(k3 / 2), -np.sqrt(signal[on]), np.sqrt(signal[on]))
         return np.where(alpha**2 < 0.1 * sd**2, 0.0, alpha)
@@ -367,9 +372,9 @@ class SlowMebDr:
         if self.left[True]:
             e, departed, noise = np.array(self.left[True]).T
             kept = 0.995 ** np.arange(len(e))[::-1]
-            weight, information = 0.5 * (kept @ e**2) / kept.sum(), kept @ (departed**2 - noise)
+            weight, information = 4 * (kept @ e**2) / kept.sum(), kept @ (departed**2 - noise)
             if information >= 0:
-                self.drift = float(np.clip((kept @ (departed * e) + weight) / (information + weight), 0, 1))
+                self.drift = float(np.clip((kept @ (departed * e) + 0.75 * weight) / (information + weight), -1, 1))
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([w for w, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(self.d)

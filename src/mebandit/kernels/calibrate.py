@@ -43,7 +43,8 @@ from .linalg import add_symmetric, dot, factor, factor_once, is_within, solve_fa
 from .prior import refit_prior
 
 OFTEN_UNTIL = 30.0  # rounds, while what the regressions are drawn to is found again after each
-LEAST_RELIABILITY = 0.02  # of a feature, where a departure is told in units of the prediction
+LEAST_RELIABILITY = 0.4  # of a feature, where a departure is told in units of the prediction
+RIDGE_SHARE = 0.02  # of Sx + S0, on the diagonal of Sx there
 PRECISIONS = (0.05, 20.0)  # what a round may count for
 
 
@@ -206,12 +207,12 @@ def depart(spec, tuning, sums, fit, error, out, p, work):
 
 @seldom
 def factor_signal(signal, error, p, out, work):
-    """The factor of Sx, with 2 % of Sx + S0 on its diagonal: no feature is taken to be less reliable than that. False if there is none."""
+    """The factor of Sx, with 2 % of Sx + S0 on its diagonal, or as much as no feature is less reliable than 0.4. False if there is none."""
     k = 0
     for i in range(p):
         for j in range(p - i):
             out[k + j] = signal[k + j]
-        out[k] += LEAST_RELIABILITY * (signal[k] + error[k])
+        out[k] += max(RIDGE_SHARE * (signal[k] + error[k]), LEAST_RELIABILITY * (signal[k] + error[k]) - signal[k])
         if not out[k] > 0.0:
             out[k] = 1.0
         k += p - i

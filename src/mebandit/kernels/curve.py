@@ -36,14 +36,14 @@ from .random import normal_cdf
 
 # The curve of E[x | x~] for skewed contexts, see `refit_curve`, and the share of it that is used, see `learn_share`.
 SKEWNESS_END = 5.0  # standard deviations: what lies further out counts as if it were there
-SKEWNESS_DOUBT = 0.25  # the part of a third moment's sampling variance that is taken off its square
+SKEWNESS_DOUBT = 2.0  # how many times a third moment's sampling variance is taken off its square
 LEAST_SKEWED = 0.1  # of the variance: a smaller exponential part, a skewness below 0.06, changes nothing and is not computed
 CURVE_END = 3.0  # standard deviations: what lies further out may be the error's, and no error is taken to be larger
-FIRST_SHARE = 1.0  # before the rewards say anything
-CURVE_PRECISION = 4.0  # of the first share, in rounds with a departure as large as the noise: a standard deviation of 1/2
-DRIFT_PRECISION = 0.5  # likewise: whether x moves, or the error, is nearly left to the rewards
-MOST_CURVE = 2.0  # the curve is cut off, so that more than 1 can be right
-MOST_DRIFT = 1.0
+FIRST_CURVE = 1.0  # its share before the rewards say anything
+FIRST_DRIFT = 0.75  # 1 would be right if it is x that moves; a negative share if it is the error
+SHARE_PRECISION = 4.0  # of the first shares, in rounds with a departure as large as the noise: a standard deviation of 1/2
+LEAST_CURVE, MOST_CURVE = 0.0, 2.0  # the curve is cut off, so that more than 1 can be right
+LEAST_DRIFT, MOST_DRIFT = -1.0, 1.0
 DRIFT_KEPT = 0.995  # of what the rewards have said of a drift, in every round
 SHARE_FROM = 2.0  # rounds per feature and action, before which theta is too poor to learn the share from
 
@@ -100,7 +100,7 @@ def refit_curve(sums, fit, n_actions, p):
 
     So alpha = (k3 / 2)^(1/3). A symmetric error adds nothing to k3; its variance is all normal, so alpha^2 is at most Sx_ii. k3 is the mean
     of h = a^3 - 3 v a, with the variance mean h^2 / n. The skewness g = k3 / v^1.5 is drawn to its mean over the coordinates by `pooled`,
-    and taken as far as it is significant: times 1 - var(g) / (4 g^2); none if that is negative.
+    and taken as far as it is significant: times 1 - 2 var(g) / g^2; none if that is negative.
     """
     steady, recent = context_row(n_actions) * row_width(p), recent_row(n_actions) * row_width(p)
     n, cubes, squares = sums[steady + COUNT], part(sums, steady + cross_at(p), p), part(sums, recent + cross_at(p), p)
@@ -204,16 +204,19 @@ def learn_contradiction(spec, memory, z, seen, p, action, reward):
 
 @spliced
 def refit_share(spec, sums, fit, p):
-    """lambda = (sum theta'h e + kappa) / (sum (theta'h)^2 + kappa), kappa = c mean e^2.
+    """lambda = (sum theta'h e + kappa lambda_0) / (sum (theta'h)^2 + kappa), kappa = 4 mean e^2, for the curve and for the drift.
 
-    Ridge regression about 1: the posterior mean with a prior of standard deviation 1/sqrt(c); c = 4 for a curve, 1/2 for a drift. It is cut
-    off at 0, and at 2 or, of a drift, 1.
+    Ridge regression about lambda_0: the posterior mean with a prior of standard deviation 1/2, kept within bounds. Where the error drifts
+    and x does not, the share is negative: a recent mean of x~ then says what to take off.
     """
     for k in range(2):
         row, share = sums.size - row_width(p) + k * SHARE_COLUMNS, share_at(p) if k == 0 else drift_at(p)
+        first, least, most = FIRST_DRIFT, LEAST_DRIFT, MOST_DRIFT
+        if k == 0:
+            first, least, most = FIRST_CURVE, LEAST_CURVE, MOST_CURVE
         if sums[row + DEPARTING] > 0.0:
-            kappa = (CURVE_PRECISION if k == 0 else DRIFT_PRECISION) * sums[row + LEFT_SQ] / sums[row + DEPARTING]
+            kappa = SHARE_PRECISION * sums[row + LEFT_SQ] / sums[row + DEPARTING]
             information = sums[row + DEPARTURE_SQ] + kappa
             if kappa <= information < np.inf and information > 0.0:
-                found = (sums[row + DEPARTURE_LEFT] + FIRST_SHARE * kappa) / information
-                fit[curve_fit(spec[N_ACTIONS]) * fit_width(p) + share] = min(max(found, 0.0), MOST_CURVE if k == 0 else MOST_DRIFT)
+                found = (sums[row + DEPARTURE_LEFT] + first * kappa) / information
+                fit[curve_fit(spec[N_ACTIONS]) * fit_width(p) + share] = min(max(found, least), most)
