@@ -1,5 +1,6 @@
 """An analysis for people: what a terminal shows, and a folder with tables, figures and a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,7 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         f"θ ± standard error. The figure shows {100 * level:g} % intervals. Read {analysis.best.method} first; the other methods show what "
         "the error does, and whether the choice of correction matters."
     )
-    page.table(coefficients(analysis))
+    page.table(replace(coefficients(analysis), hints=SAYS))
     if remarks(analysis):
         page.text(remarks(analysis))
     page.picture(figures["forest"], "Every coefficient by every method, with intervals; the table above has the numbers.")
@@ -123,7 +124,9 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     page.heading("Differences between actions").text(
         "Difference in effect between actions. * marks an interval that excludes zero; a dash stands for numbers that mean nothing."
     )
-    page.table(contrasts(analysis, level)).picture(drawn, "The average effect and what each feature changes of it, with intervals.")
+    page.table(replace(contrasts(analysis, level), hints=SAYS)).picture(
+        drawn, "The average effect and what each feature changes of it, with intervals."
+    )
     page.text(
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."

@@ -18,6 +18,7 @@ from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -363,7 +364,7 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
 def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """Our numbers and the published ones side by side, for each policy, in the order of the table."""
     comparable = bool(part["difference_se"].notna().any())
-    levels = list(dict.fromkeys(part["sigma_e2"]))
+    levels, colours = list(dict.fromkeys(part["sigma_e2"])), colours_of(LEARNERS)
     figure = canvas(9.6, 3.3)
     for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
         own = part[part["sigma_e2"] == level]
@@ -371,9 +372,9 @@ def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
         for i, policy in enumerate(LEARNERS):
             mine = own[own["policy"] == policy].set_index("sigma_eta").loc[noises]
             at = [j + (i - 2.5) * 0.13 for j in range(len(noises))]
-            axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=f"C{i}", label=policy)
+            axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=colours[policy], label=policy)
             if comparable and policy != OURS:
-                axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.2", label="published" if i == 4 else None)
+                axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.45", label="published" if i == 4 else None)
         axes.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
         axes.set_xlabel(noise_name(str(part["protocol"].iloc[0])))
