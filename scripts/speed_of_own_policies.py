@@ -1,11 +1,11 @@
 """What a policy of one's own costs in a simulation: `python scripts/speed_of_own_policies.py [ROUNDS]`.
 
-The same rule, greedy on the mean rewards, is simulated in Python, in Python with both step functions compiled by numba, and as the library's
-`uniform`, which runs in the compiled loop. Microseconds per round, the best of five runs in turns; the first runs compile.
+The simple rule, greedy on the mean rewards, is simulated in Python and with both step functions compiled by numba; beside it the library's
+`uniform`, which runs in the compiled loop. Microseconds of CPU time per round, the best of five runs in turns; the first runs compile.
 """
 
 import sys
-from time import perf_counter
+from time import process_time
 from typing import NamedTuple
 
 import numba
@@ -17,7 +17,7 @@ from mebandit.values import Floats
 
 
 class Totals(NamedTuple):
-    count: Floats
+    taken: Floats
     reward: Floats
 
 
@@ -31,12 +31,12 @@ class Best:
 
     def propensities(self, state: Totals, observation: mb.Observation) -> Floats:
         pi = np.full(2, 0.1)
-        pi[np.argmax(state.reward / np.maximum(state.count, 1))] += 0.8
+        pi[np.argmax(state.reward / np.maximum(state.taken, 1))] += 0.8
         return pi
 
     def update(self, state: Totals, round: mb.Round) -> Totals:
         played = np.arange(2) == round.action
-        return Totals(state.count + played, state.reward + played * round.reward)
+        return Totals(state.taken + played, state.reward + played * round.reward)
 
 
 @numba.njit(cache=False)
@@ -70,11 +70,11 @@ def main() -> None:
     spent: dict[str, list[float]] = {name: [] for name in each}
     for _ in range(6):
         for name, policy in each.items():
-            begun = perf_counter()
+            begun = process_time()
             mb.simulate(mb.environments.Gaussian(), [policy], horizon=rounds, replicates=1, references=False, workers=1, progress=False)
-            spent[name].append(1e6 * (perf_counter() - begun) / rounds)
+            spent[name].append(1e6 * (process_time() - begun) / rounds)
     for name, seconds in spent.items():
-        print(f"{name:15s} {min(seconds[1:]):7.2f} µs per round")
+        print(f"{name:15s} {min(seconds[1:]):7.2f} µs of CPU time per round")
 
 
 if __name__ == "__main__":

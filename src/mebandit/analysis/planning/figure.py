@@ -52,7 +52,8 @@ def _mark(axes: "matplotlib.axes.Axes", planned: Plan) -> None:
     axes.axhline(target, color="0.45", linestyle=(0, (4, 2)), linewidth=1.2)
     axes.axvline(planned.rounds, color="0.45", linestyle=(0, (4, 2)), linewidth=1.2)
     high = planned.goal.tests
-    words = f"{planned.rounds:,} rounds\n{'power' if high else 'half-width'} {target:g}"
+    participants = "" if planned.participants is None else f"\n{planned.participants:,} participants"
+    words = f"{planned.rounds:,} rounds{participants}\n{'power' if high else 'half-width'} {target:g}"
     place = (-8, 8) if high else (8, 8)
     axes.annotate(
         words, (planned.rounds, target), xytext=place, textcoords="offset points",
