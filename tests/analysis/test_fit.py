@@ -913,7 +913,7 @@ def test_zscores_of_a_missing_intercept_are_not_larger_than_chance() -> None:
 
 
 def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
-    """The two ways to an intercept give the same numbers everywhere: tables, files, figure."""
+    """The two ways to an intercept give the same numbers everywhere: tables and files. The figure is of the features."""
     log = make_log()
     fitted = mb.fit(log, predicted="stress", error_cov=0.5, intercept=True)
     column = mb.fit(log, predicted="one,stress", error_cov=[0.0, 0.5])
@@ -923,7 +923,7 @@ def test_a_fitted_intercept_is_shown_like_a_column_of_ones() -> None:
     for shown in (fit_tables.coefficients, fit_tables.sensitivity, lambda found: fit_tables.contrasts(found, 0.9)):
         assert [["one" if cell == "(intercept)" else cell for cell in row] for row in shown(fitted).rows] == shown(column).rows
     labels = [label.get_text() for label in fit_figures.draw_forest(fitted, 0.9).axes[0].get_yticklabels()]
-    assert labels == ["(intercept)", "stress"]
+    assert labels == ["stress"]
     legend = fit_figures.draw_sensitivity(fitted).axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["(intercept)", "stress"]

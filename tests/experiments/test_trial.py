@@ -96,7 +96,8 @@ def test_the_plan_is_in_participants(analysis: Path) -> None:
 
 def test_the_pages_are_of_the_trial(analysis: Path) -> None:
     report = (analysis / "analysis" / "report.html").read_text()
-    for words in ("send - none", "Reference: location=home", "missing outcomes", "average effect"):
+    average = "Average effect over the rounds of the log, by dr: send - none 0.35"
+    for words in ("send - none", "Reference: location=home", "missing outcomes", "average effect", average):
         assert words in report
     assert (analysis / "analysis" / "effects.pdf").read_bytes().startswith(b"%PDF")
 

@@ -9,14 +9,13 @@ from mebandit import checks
 from mebandit.analysis.effects import AVERAGE, Effect, effects_of
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.fit_tables import contrasts_of, digits
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, plain
 from mebandit.runtime.escaping import in_figure
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
-
-INK = "#1f4e79"
 
 
 def draw_effects(
@@ -42,7 +41,7 @@ def draw_effects(
     grid = figure.subplots(len(pairs), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (a, b) in zip(grid, pairs, strict=True):
         own = effects_of(found, a, b, analysis.features, analysis.average_effect(a, b, method=found.method))
-        _draw(axes, own, [_called(analysis, effect, named) for effect in own], level)
+        _draw(axes, own, [_called(analysis, effect, named) for effect in own], level, colours_of([found.method])[found.method])
         axes.set_title(
             in_figure(f"{analysis.called(a, beside='action ')} − {analysis.called(b, beside='action ')}"), fontsize=10, loc="left"
         )
@@ -63,13 +62,13 @@ def _called(analysis: Analysis, effect: Effect, named: Mapping[str, str]) -> str
     return f"change per 1 of {effect.name}"
 
 
-def _draw(axes: "matplotlib.axes.Axes", effects: list[Effect], names: list[str], level: float) -> None:
+def _draw(axes: "matplotlib.axes.Axes", effects: list[Effect], names: list[str], level: float, colour: str) -> None:
     """Points with intervals, and the numbers to the right of them."""
     for i, effect in enumerate(effects):
         low, high = effect.interval(level)
         first = effect.name == AVERAGE
-        axes.plot([low, high], [i, i], color=INK, linewidth=2.4 if first else 1.6, solid_capstyle="butt")
-        axes.plot(effect.value, i, "D" if first else "o", color=INK, markersize=6 if first else 5)
+        axes.plot([low, high], [i, i], color=colour, linewidth=2.4 if first else 1.6, solid_capstyle="butt")
+        axes.plot(effect.value, i, "D" if first else "o", color=colour, markersize=6 if first else 5)
         shown = f"{digits(effect.value, effect.std_error)} [{digits(low, effect.std_error)}, {digits(high, effect.std_error)}]"
         axes.annotate(
             shown, (1.0, i), xycoords=("axes fraction", "data"), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9

@@ -1,12 +1,13 @@
 """An analysis for people: what a terminal shows, and a folder with tables, figures and a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
-from mebandit.analysis.fit_tables import coefficients, contrasts, sensitivity, tidy
+from mebandit.analysis.fit_tables import coefficients, contrasts, digits, meaningful, pair_name, sensitivity, tidy
 from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -36,6 +37,17 @@ def remarks(analysis: Analysis) -> str:
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)
+
+
+def averages(analysis: Analysis, level: float) -> str:
+    """The average effect of each action against the first, in a sentence each, as far as the guard did not decide it."""
+    words = []
+    for a in range(1, analysis.n_actions):
+        effect = analysis.average_effect(a, 0)
+        if np.isfinite(meaningful(analysis, analysis.best, [a, 0], np.array([effect.value]))).all():
+            value, low, high = (digits(number, effect.std_error) for number in (effect.value, *effect.interval(level)))
+            words.append(f"{pair_name(analysis, a, 0)} {value} [{low}, {high}]")
+    return f"Average effect over the rounds of the log, by {analysis.best.method}: {'; '.join(words)}." if words else ""
 
 
 def _by_action(analysis: Analysis, marked: dict[str, Booleans]) -> list[str]:
@@ -81,6 +93,7 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
     """The tables and verdicts as text."""
     lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
     tables = [coefficients(analysis).as_text(), remarks(analysis), unbiased(analysis), contrasts(analysis, level).as_text()]
+    tables.append(averages(analysis, level))
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
@@ -113,7 +126,7 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         f"θ ± standard error. The figure shows {100 * level:g} % intervals. Read {analysis.best.method} first; the other methods show what "
         "the error does, and whether the choice of correction matters."
     )
-    page.table(coefficients(analysis))
+    page.table(replace(coefficients(analysis), hints=SAYS))
     if remarks(analysis):
         page.text(remarks(analysis))
     page.picture(figures["forest"], "Every coefficient by every method, with intervals; the table above has the numbers.")
@@ -121,9 +134,12 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
     if unbiased(analysis):
         page.text(unbiased(analysis))
     page.heading("Differences between actions").text(
-        "Difference in effect between actions. * marks an interval that excludes zero; a dash stands for numbers that mean nothing."
+        averages(analysis, level) + " The table has the differences in effect between actions: * marks an interval that excludes zero; a "
+        "dash stands for numbers that mean nothing."
     )
-    page.table(contrasts(analysis, level)).picture(drawn, "The average effect and what each feature changes of it, with intervals.")
+    page.table(replace(contrasts(analysis, level), hints=SAYS)).picture(
+        drawn, "The average effect and what each feature changes of it, with intervals."
+    )
     page.text(
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."

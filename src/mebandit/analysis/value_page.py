@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebandit.analysis.value_result import ESTIMATORS, Figure, Values
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -15,8 +16,6 @@ from mebandit.runtime.files import write_together
 if TYPE_CHECKING:
     import matplotlib.figure
     import pandas as pd
-
-COLOURS = {"ips": "#c8553d", "snips": "#e0a030", "dr": "#2f6690"}
 
 
 def headline(values: Values) -> str:
@@ -87,15 +86,16 @@ def forest(values: Values) -> "matplotlib.figure.Figure":
     figure = Canvas(figsize=(7.5, 1.2 + 0.62 * len(values)), layout="constrained")
     axes = figure.subplots()
     low, high = one.logged.interval(one.level)
-    axes.axvspan(low, high, color="#d8dde3", lw=0)
+    colours = colours_of(ESTIMATORS)
+    axes.axvspan(low, high, color="#6b7480", alpha=0.25, lw=0)
     axes.axvline(one.logged.value, color="#6b7480", lw=1, label="logged policy")
     for j, estimator in enumerate(ESTIMATORS):
         for i, found in enumerate(values.values()):
             own = found.estimates[estimator]
             start, stop = own.interval(found.level)
             at = i + 0.22 * (j - 1)
-            axes.plot([start, stop], [at, at], color=COLOURS[estimator], lw=2, label=estimator if i == 0 else None)
-            axes.plot(own.value, at, "o", color=COLOURS[estimator], ms=4.5)
+            axes.plot([start, stop], [at, at], color=colours[estimator], lw=2, label=estimator if i == 0 else None)
+            axes.plot(own.value, at, "o", color=colours[estimator], ms=4.5)
     axes.set_yticks(range(len(values)), list(map(in_figure, values)))
     axes.set_ylim(len(values) - 0.5, -0.5)
     axes.set_xlabel(f"reward per round, {100 * one.level:g} % intervals")

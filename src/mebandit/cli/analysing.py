@@ -80,6 +80,8 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
     ]
     for title, table in shown:
         print_table(*_narrow(title, table), set())
+    if page.averages(found, level):
+        Console().print(page.averages(found, level) + "\n", highlight=False, markup=False)
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     if page.unbiased(found):

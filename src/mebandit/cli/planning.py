@@ -127,7 +127,7 @@ def plan(as_json: bool, out: Path | None, control: str, pilot: tuple[Path, ...],
         else:
             _show(found)
         if folder is not None:
-            page = _write(found, folder, seed=given["seed"], seconds=monotonic() - begun)
+            page = _write(found, folder, seed=None if found.pilot_rounds else given["seed"], seconds=monotonic() - begun)
             click.echo(f"Report page: {page.resolve()}", err=as_json)
 
 
@@ -168,7 +168,7 @@ def _show(found: Any) -> None:
     Console().print(found.describe(), highlight=False, markup=False)
 
 
-def _write(found: Any, folder: Path, *, seed: int, seconds: float) -> Path:
+def _write(found: Any, folder: Path, *, seed: int | None, seconds: float) -> Path:
     from mebandit.reports.figures import picture
     from mebandit.runtime.files import write_together
 

@@ -59,6 +59,11 @@ def simulate(spec: Path, out: Path, workers: Workers, engine: str) -> None:
       kind = "meb"
       [[policy]]
       kind = "lin_ucb"
+      [[policy]]
+      kind = "mine:EpsilonGreedy"
+
+    The last policy is your own: a class or function in mine.py beside SPEC, or in an installed module. Environments may be your own too.
+    Python code is run, so read a SPEC that others wrote before you run it.
     """
     cells = read_spec(spec)
     folder = writable_folder(out)
@@ -103,6 +108,14 @@ numbers, `as_written` follows the text. Finished cells are kept: after an interr
 @engine_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for tables and figures.")
 @click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="A policy of your own that plays along in table1a: a class or function of a module in the working directory, or of an installed "
+    "one. Several may be given.",
+)
+@click.option(
     "--heartsteps-csv",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The cleaned HeartSteps V1 data (CSV): its rows are then played beside the built-in description of them.",
@@ -116,10 +129,13 @@ def paper(
     workers: Workers,
     engine: str,
     out: Path,
+    policies: tuple[str, ...],
     heartsteps_csv: Path | None,
 ) -> None:
     """Run experiments and print their tables."""
-    options = PaperOptions(protocol=protocol, replicates=replicates, quick=quick, seed=seed, heartsteps_csv=heartsteps_csv)
+    options = PaperOptions(
+        protocol=protocol, replicates=replicates, quick=quick, seed=seed, policies=policies, heartsteps_csv=heartsteps_csv
+    )
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     for outcome in run_experiments(names, out, options, workers=workers, engine=engine).values():
         for section in outcome.sections:

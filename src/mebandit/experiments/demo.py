@@ -129,7 +129,8 @@ def write_report(demo: Demo, folder: Path, *, seed: int = SEED) -> Path:
         page.heading(scene.title).text(scene.setting)
         marked = {(scene.best("clipped_regret"), 1), (scene.best("estimation_error"), 4)}
         page.table(Table(scene.header, scene.rows, marked, scene.references))
-        page.figure(scene.results.plot("clipped_regret")).figure(scene.results.plot("estimation_error"))
+        page.figure(scene.results.plot("clipped_regret"), f"{scene.title}: average clipped regret over time, a line for each policy.")
+        page.figure(scene.results.plot("estimation_error"), f"{scene.title}: error of the estimated θ over time, a line for each policy.")
     page.text("Bands are two standard errors over the replicates; grey lines are reference policies, which learn nothing.")
     page.heading("Use it").code(
         "import mebandit as mb\n\nlearner = mb.Learner(mb.meb_dr(2, 5, floor=0.2), seed=1, journal='trial.jsonl')\n"

@@ -40,7 +40,10 @@ def write(curves: "pd.DataFrame", cells: Sequence[SimulationCell], folder: Path,
         best = min(learners, key=lambda i: last.loc[(names[i], "clipped_regret"), "mean"])
         page.heading(cell.name)
         page.table(Table(["policy", "clipped regret", "standard regret", "error of θ̂"], rows, {(best, 1)}, muted))
-        page.figure(draw_curves(own, "clipped_regret", references=[name for i, name in enumerate(names) if i in muted]))
+        page.figure(
+            draw_curves(own, "clipped_regret", references=[name for i, name in enumerate(names) if i in muted]),
+            f"Average clipped regret over time: {cell.name}.",
+        )
     path = folder / "report.html"
     write_whole(path, page.render(command=command, seed=simulation["seed"], seconds=seconds))
     return path

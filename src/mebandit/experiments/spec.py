@@ -15,6 +15,9 @@ error_cov = [0.1, 1.0, 2.0]
 [[policy]]
 kind = "meb"
 floor = 0.2
+
+[[policy]]
+kind = "mine:EpsilonGreedy"   # a class or function in mine.py beside the spec, or in an installed module
 """
 
 import hashlib
@@ -31,12 +34,13 @@ from typing import Any
 from mebandit import __version__, checks, environments, kernels, policies, schedules
 from mebandit.checks import LogError
 from mebandit.environments import Environment
+from mebandit.experiments.own_code import is_own, load
 from mebandit.experiments.runner import CellData
 from mebandit.policies import LinearPolicy, Policy, settings
 from mebandit.policies.base import label
 from mebandit.runtime.files import parse_toml
 from mebandit.schedules import log_spaced
-from mebandit.simulation.simulate import LONGEST, MOST, Contest, Played, check_room, contest
+from mebandit.simulation.simulate import LONGEST, MOST, Contest, Played, check_room, contest, named_policies
 
 ENVIRONMENTS: dict[str, type[Any]] = {
     made.__name__: made
@@ -87,6 +91,8 @@ class SimulationCell:
     """the settings of the environment, as in the spec; those of the environment that it changes are under "world" """
     labels: dict[str, Any] = field(default_factory=dict)
     """columns that tell this cell from others in tables"""
+    own: list[Any] = field(default_factory=list)
+    """what tells apart the policies and environments of your own: their settings, and the checksum of their source"""
 
     @property
     def replicates(self) -> int:
@@ -124,7 +130,7 @@ class SimulationCell:
     def fingerprint(self) -> str:
         """Changes with anything that could change the cell's results, the compiled code included."""
         plain = [settings.to_plain(policy) for policy in self.policies.values()]
-        return digest([self.settings, self.simulation, list(self.policies), plain, __version__, kernels.STAMP])[:16]
+        return digest([self.settings, self.simulation, list(self.policies), plain, __version__, kernels.STAMP, *self.own])[:16]
 
 
 def simulated(
@@ -160,7 +166,7 @@ def described(environment: Any) -> dict[str, Any]:
 
 def digest(plain: Any) -> str:
     """A checksum of plain data."""
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def read_spec(path: str | Path) -> list[SimulationCell]:
@@ -177,13 +183,18 @@ def read_spec(path: str | Path) -> list[SimulationCell]:
     except ValueError as error:
         checks.refuse("spec", "be TOML", f"{path} ({error})", error=LogError)
     try:
-        return cells_of(data)
+        return cells_of(data, path.parent)
     except checks.InvalidInput as error:
         raise checks.InvalidInput(f"{path}: {error}") from error
 
 
-def cells_of(data: dict[str, Any]) -> list[SimulationCell]:
-    """The cells of a spec that is given as nested dicts, as TOML is read."""
+def cells_of(data: dict[str, Any], folder: Path | None = None) -> list[SimulationCell]:
+    """The cells of a spec that is given as nested dicts, as TOML is read.
+
+    Args:
+        data: The spec.
+        folder: Where the modules of `module:Name` may lie; None: they are installed.
+    """
     _only("the spec", data, {"simulation", "environment", "grid", "policy"})
     simulation = _table(data, "simulation")
     _only("[simulation]", simulation, SIMULATION)
@@ -203,14 +214,16 @@ def cells_of(data: dict[str, Any]) -> list[SimulationCell]:
         for point in product(*axes.values()):
             chosen = dict(world) | dict(zip(axes, point, strict=True))
             name = " ".join([str(chosen.pop("name", chosen.get("kind"))), *(f"{k}={v}" for k, v in zip(axes, point, strict=True))])
-            environment = _environment(chosen)
+            environment = _environment(chosen, folder)
             chosen = _by_contents(chosen)
-            made = [_policy(entry, environment, simulation["horizon"]) for entry in entries]
+            made = [_policy(entry, environment, simulation["horizon"], folder) for entry in entries]
             named = {label(policy): policy for policy in made}
             if len(named) < len(made):
                 checks.refuse("policies", "have different names", ", ".join(map(label, made)), "Give some of them a name = '...'.")
+            named_policies(named, environment)
+            own = [*_own(chosen, folder), *(part for entry in entries for part in _own(entry, folder))]
             check_room(len(named), simulation["replicates"], log_spaced(simulation["horizon"]).size, environment.n_actions)
-            cells.append(SimulationCell(name, environment, named, simulation, chosen))
+            cells.append(SimulationCell(name, environment, named, simulation, chosen, own=own))
     if len({cell.name for cell in cells}) < len(cells):
         checks.refuse("environments", "have different names", ", ".join(c.name for c in cells), "Give some of them a name = '...'.")
     return cells
@@ -218,12 +231,21 @@ def cells_of(data: dict[str, Any]) -> list[SimulationCell]:
 
 def _by_contents(chosen: dict[str, Any]) -> dict[str, Any]:
     """Settings in which the checksum of a file's contents replaces its path, since results depend on the contents alone."""
-    found = dict(chosen)
-    if "csv" in found:
+    found: dict[str, Any] = {name: _by_contents(value) if _is_environment(value) else value for name, value in chosen.items()}
+    if "csv" in found and found["kind"] == "HeartSteps":
         found["csv"] = hashlib.sha256(Path(found["csv"]).read_bytes()).hexdigest()
-    if "world" in found:
-        found["world"] = _by_contents(found["world"])
     return found
+
+
+def _is_environment(value: Any) -> bool:
+    """Whether the setting of an environment is itself an environment."""
+    return isinstance(value, dict) and "kind" in value
+
+
+def _own(table: dict[str, Any], folder: Path | None) -> list[Any]:
+    """The settings of what is your own in a table, and the checksum of its source."""
+    parts = [part for value in table.values() if isinstance(value, dict) for part in _own(value, folder)]
+    return [[load("kind", table["kind"], folder).checksum, table], *parts] if is_own(table.get("kind")) else parts
 
 
 def _check_extras(simulation: dict[str, Any]) -> None:
@@ -256,17 +278,22 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
     return dict(grid)
 
 
-def _environment(chosen: dict[str, Any]) -> Environment:
+def _environment(chosen: dict[str, Any], folder: Path | None) -> Environment:
     """The environment that a table describes."""
+    options = {key: value for key, value in chosen.items() if key != "kind"}
+    if is_own(chosen.get("kind")):
+        own = load("environment.kind", chosen["kind"], folder)
+        if own.options is not None:
+            _only(f"environment {own.kind}", options, own.options)
+        return _checked(own(**{name: _environment(v, folder) if _is_environment(v) else v for name, v in options.items()}), own.kind)
     kind = checks.one_of("environment.kind", chosen.get("kind"), ENVIRONMENTS)
     made = ENVIRONMENTS[kind]
-    options = {key: value for key, value in chosen.items() if key != "kind"}
     known = {f.name for f in fields(made)} - {"users", "source"} | ({"csv", "in_turn"} if kind == "HeartSteps" else set())
     _only(f"environment {kind}", options, known)
     if "world" in known:
         if not isinstance(options.get("world"), dict):
             checks.refuse(f"environment {kind} world", "be a table that describes an environment", checks.shown(options.get("world")))
-        options["world"] = _environment(options["world"])
+        options["world"] = _environment(options["world"], folder)
     if "in_turn" in options and "csv" not in options:
         checks.refuse("environment HeartSteps", "have a csv if it has in_turn", "none", "The built-in description has no rows.")
     if not isinstance(options.get("csv", ""), str):
@@ -277,12 +304,21 @@ def _environment(chosen: dict[str, Any]) -> Environment:
     return environment
 
 
-def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
+def _checked(made: Any, kind: str) -> Environment:
+    """An environment of your own, if it is one."""
+    if not isinstance(made, Environment) or isinstance(made, type):
+        checks.refuse(kind, "make an environment: n_actions, dim and a method tape", checks.shown(made))
+    return made
+
+
+def _policy(entry: Any, environment: Environment, horizon: int, folder: Path | None) -> Policy:
     """The policy that a [[policy]] table describes."""
     if not isinstance(entry, dict):
         checks.refuse("[[policy]]", "be a table", checks.shown(entry))
     options = {key: settings.from_plain(value) for key, value in entry.items() if key not in ("kind", "preset")}
-    kind = checks.one_of("policy.kind", entry.get("kind"), POLICIES)
+    kind = str(entry.get("kind"))
+    own = load("policy.kind", kind, folder) if is_own(kind) else None
+    made = POLICIES[checks.one_of("policy.kind", entry.get("kind"), POLICIES)] if own is None else own.__call__
     for name in ("n_actions", "dim"):
         if name in options:
             checks.refuse(f"policy {kind}", f"take {name} from the environment", f"{name} = {options[name]!r}")
@@ -296,8 +332,11 @@ def _policy(entry: Any, environment: Environment, horizon: int) -> Policy:
         options = dict(**chosen) | {key: value for key, value in options.items() if key != "floor"}
     if kind == "robust_ucb":
         options.setdefault("horizon", horizon)
-    _only(f"policy {kind}", options, set(signature(POLICIES[kind]).parameters) - {"n_actions", "dim"})
-    return POLICIES[kind](environment.n_actions, environment.dim, **options)
+    known = set(signature(made).parameters) if own is None else own.options
+    if known is not None:
+        _only(f"policy {kind}", options, known - {"n_actions", "dim"})
+    policy: Policy = made(environment.n_actions, environment.dim, **options)
+    return policy
 
 
 def _only(what: str, table: dict[str, Any], known: set[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from mebandit import checks
+from mebandit.reports.colours import colours_of
 from mebandit.runtime.escaping import in_figure
 from mebandit.runtime.files import whole_file
 
@@ -53,7 +54,7 @@ def legend_above(figure: "matplotlib.figure.Figure", *, columns: int) -> None:
 
 
 def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, references: Collection[str] = (), log_scale: bool = False) -> None:
-    """Draw a line for each policy, with a band of two standard errors.
+    """Draw a line in the colour of each policy, with a band of two standard errors.
 
     Args:
         axes: Where to draw.
@@ -62,16 +63,17 @@ def draw_policies(axes: "matplotlib.axes.Axes", own: "pd.DataFrame", *, referenc
         log_scale: Whether the vertical axis is logarithmic.
     """
     dashes = iter([(1, 1.5), (4, 2), (7, 2), (7, 2, 1, 2)])
-    for i, (policy, part) in enumerate(own.groupby("policy", sort=False)):
+    colours = colours_of(str(name) for name in own["policy"].unique() if name not in references)
+    for policy, part in own.groupby("policy", sort=False):
         time, mean, se = (part[c].to_numpy() for c in ("time", "mean", "std_error"))
         if not np.isfinite(mean).any():
             continue
         if policy in references:
             axes.plot(time, mean, label=in_figure(policy), color="0.45", linestyle=(0, next(dashes)), linewidth=1.3)
         else:
-            axes.plot(time, mean, label=in_figure(policy), color=f"C{i}", linewidth=2)
+            axes.plot(time, mean, label=in_figure(policy), color=colours[str(policy)], linewidth=2)
             low, high = (mean * np.exp(-2 * se / mean), mean * np.exp(2 * se / mean)) if log_scale else (mean - 2 * se, mean + 2 * se)
-            axes.fill_between(time, low, high, color=f"C{i}", alpha=0.2, linewidth=0)
+            axes.fill_between(time, low, high, color=colours[str(policy)], alpha=0.2, linewidth=0)
     if log_scale:
         axes.set_yscale("log")
     axes.set_xlabel("round")

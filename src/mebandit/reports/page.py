@@ -9,33 +9,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
 from mebandit.reports.figures import Picture, as_svg
+from mebandit.reports.look import SCRIPT, STYLE
 from mebandit.reports.table import Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 72rem; margin: 2.5rem auto; padding: 0 1.2rem; color: #1c2430; background: #fff; }
-h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; font-size: .93rem; }
-th, td { padding: .3rem .55rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
-div.wide { overflow-x: auto; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-p.finding { border-left: 3px solid #4c78a8; padding-left: .9rem; } details { margin: 1rem 0; } summary { cursor: pointer; color: #6b7480; }
-tr.reference td { color: #6b7480; } td.best { font-weight: 700; }
-figure { margin: 1.2rem 0; background: #fff; border-radius: 6px; } svg { max-width: 100%; height: auto; }
-ul.verdicts { list-style: none; padding: 0; } ul.verdicts li { border-left: 5px solid; padding: .1rem 0 .3rem .8rem; margin: .6rem 0; }
-ul.verdicts span { font-size: .8rem; color: #6b7480; } ul.verdicts .green { border-color: #2a9d5c; }
-ul.verdicts .yellow { border-color: #d9a514; } ul.verdicts .red { border-color: #c8352b; } th.words, td.words { text-align: left; }
-footer { margin-top: 3rem; font-size: .85rem; color: #6b7480; } code, pre { font: .9em ui-monospace, monospace; }
-pre { background: #f3f5f7; padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
-@media (prefers-color-scheme: dark) {
-  body { color: #dde3ea; background: #14181d; } th, td { border-color: #2b323a; } pre { background: #1e242b; }
-  tr.reference td, footer { color: #95a0ac; }
-  figure { background: none; } figure svg { filter: invert(.92) hue-rotate(180deg); } }
-@media print { body { max-width: none; margin: 0; } figure, tr, ul.verdicts li { break-inside: avoid; } h2 { break-after: avoid; } }
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +83,19 @@ class Page:
         return self._add(f'<ul class="verdicts">{"".join(items)}</ul>')
 
     def _svg(self, content: bytes, words: str) -> Self:
-        text, said = content.decode(), html.escape(words or "Figure; the tables of this page have its numbers.")
-        return self._add(f'<figure role="img" aria-label="{said}">{text[text.index("<svg") :]}</figure>')
+        """Black becomes the colour of the page's text, and white is left out, so that figures follow the page's light or dark mode."""
+        text = content.decode().replace("#000000", "currentColor").replace("#ffffff", "none")
+        text = text[text.index("<svg") :]
+        width = text.partition('width="')[2].partition('"')[0]
+        said = html.escape(words or "Figure; the tables of this page have its numbers.")
+        return self._add(f'<figure role="img" aria-label="{said}" tabindex="0" style="--natural: {width}">{text}</figure>')
 
     def section(self, section: Section) -> Self:
         """Add a section."""
         self.heading(section.title).text(section.setting)
         self._add(f'<p class="finding">{html.escape(section.finding)}</p>').table(section.table)
         for drawn in section.pictures.values():
-            self.picture(drawn)
+            self.picture(drawn, f"{section.title}: a figure of the numbers in the table.")
         if section.full is not None:
             self._add(f"<details><summary>Means, standard deviations, standard errors</summary>{section.full.as_html()}</details>")
         return self
@@ -138,5 +120,5 @@ class Page:
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-            f"<body><h1>{html.escape(self.title)}</h1>{''.join(self.parts)}<footer>{made}</footer></body></html>\n"
+            f"<body><h1>{html.escape(self.title)}</h1>{''.join(self.parts)}<footer>{made}</footer><script>{SCRIPT}</script></body></html>\n"
         )

@@ -1,10 +1,16 @@
 """Tables of text, shown alike in HTML pages, Markdown documents and plain text."""
 
 import html
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
+
+LONG = 8
+"""rows from which on a page lets its reader sort a table"""
+NUMBER = re.compile(r"[-+±−\[(]*[\d.]|-$")
+"""how a cell begins that holds a number, an interval, or the dash of a number that means nothing"""
 
 
 @dataclass(frozen=True)
@@ -17,12 +23,18 @@ class Table:
     """(row, column) of the cells that are bold"""
     muted: AbstractSet[int] = frozenset()
     """rows that are grey, since they are there for reference"""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """what the title of a column stands for, shown by a page when the pointer is on it"""
 
     def as_html(self) -> str:
         """The table as HTML, every text escaped."""
         words = self._words()
-        heads = (f"<th{' class=words' if words[j] else ''}>{html.escape(cell)}</th>" for j, cell in enumerate(self.header))
-        lines = ['<div class="wide"><table><thead><tr>', *heads, "</tr></thead><tbody>"]
+        kind = ' class="long"' if len(self.rows) >= LONG else ""
+        lines = [f'<div class="wide" tabindex="0"><table{kind}><thead><tr>']
+        for j, cell in enumerate(self.header):
+            hint = f' title="{html.escape(self.hints[cell])}"' if cell in self.hints else ""
+            lines.append(f"<th{' class=words' if words[j] else ''}{hint}>{html.escape(cell)}</th>")
+        lines.append("</tr></thead><tbody>")
         for i, row in enumerate(self.rows):
             lines.append('<tr class="reference">' if i in self.muted else "<tr>")
             for j, cell in enumerate(row):
@@ -45,7 +57,7 @@ class Table:
 
     def _words(self) -> list[bool]:
         """For each column whether it holds words, not numbers."""
-        return [bool(self.rows) and not any(row[j][:1] in "0123456789+-±[(." for row in self.rows) for j in range(len(self.header))]
+        return [bool(self.rows) and not any(NUMBER.match(row[j]) for row in self.rows) for j in range(len(self.header))]
 
     def as_markdown(self) -> str:
         """The table in Markdown."""

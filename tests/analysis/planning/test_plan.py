@@ -332,3 +332,12 @@ def test_what_a_pilots_error_model_is_uncertain_by_does_not_shrink_with_rounds()
     assert "never" in {cell for row in planned.needed().rows for cell in row}
     with pytest.raises(mb.InvalidInput, match="the uncertainty of the error model must be small enough for the goal"):
         mb.plan(pilot, half_width=0.9 * least, method="dr")
+
+
+def test_a_variance_that_rounding_left_below_zero_is_zero() -> None:
+    world = mb.environments.Gaussian(theta=[[0.5], [1.5]], error_cov=0.5, noise_sd=0.5)
+    pilot = mb.fit(mb.simulate_log(world, mb.meb(2, 1, floor=0.3), horizon=1000, seed=4), error_cov=0.5, methods="dr")
+    below = replace(pilot.best, model_covariance=-1e-18 * np.eye(len(pilot.best.covariance)))
+    planned = mb.plan(replace(pilot, estimates={"dr": below}), effect=0.2)
+    assert planned.fixed == 0.0
+    assert "no number of rounds" not in planned.describe()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mebandit.analysis.planning.result import Plan
+from mebandit.reports.colours import PALETTE
 from mebandit.runtime.escaping import in_figure
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ def draw(planned: Plan) -> "matplotlib.figure.Figure":
     axes, goal = figure.subplots(), planned.goal
     shown = [planned.rounds, planned.formula, *(c.rounds * planned.design_effect for c in planned.simulated)]
     n = np.linspace(0.75 * min(0.55 * planned.formula, *shown), 1.12 * max(1.4 * planned.rounds, *shown), 300)
-    axes.plot(n, [goal.reached(planned.variance, at, planned.fixed) for at in n], color="#4c78a8", linewidth=2, label="formula")
+    axes.plot(n, [goal.reached(planned.variance, at, planned.fixed) for at in n], color=PALETTE["blue"], linewidth=2, label="formula")
     if planned.simulated:
         at = [c.rounds * planned.design_effect for c in planned.simulated]
         values = [(c.power, 2 * c.power_se) if goal.tests else (c.half_width, 2 * c.half_width_se) for c in planned.simulated]
         mean, bars = zip(*values, strict=True)
         label = f"{planned.simulated[0].replicates} simulated trials each, ± 2 s.e."
-        axes.errorbar(at, mean, yerr=bars, fmt="o", color="#e45756", markersize=6, capsize=3, linewidth=1.4, label=label, zorder=3)
+        axes.errorbar(at, mean, yerr=bars, fmt="o", color=PALETTE["red"], markersize=6, capsize=3, linewidth=1.4, label=label, zorder=3)
     _mark(axes, planned)
     axes.set_xlim(n[0], n[-1])
     if goal.tests:
@@ -51,7 +52,8 @@ def _mark(axes: "matplotlib.axes.Axes", planned: Plan) -> None:
     axes.axhline(target, color="0.45", linestyle=(0, (4, 2)), linewidth=1.2)
     axes.axvline(planned.rounds, color="0.45", linestyle=(0, (4, 2)), linewidth=1.2)
     high = planned.goal.tests
-    words = f"{planned.rounds:,} rounds\n{'power' if high else 'half-width'} {target:g}"
+    participants = "" if planned.participants is None else f"\n{planned.participants:,} participants"
+    words = f"{planned.rounds:,} rounds{participants}\n{'power' if high else 'half-width'} {target:g}"
     place = (-8, 8) if high else (8, 8)
     axes.annotate(
         words, (planned.rounds, target), xytext=place, textcoords="offset points",

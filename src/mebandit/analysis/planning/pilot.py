@@ -119,7 +119,7 @@ def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Du
     side = pilot.side(goal.treatment) - (0.0 if goal.control is None else pilot.side(goal.control))
     whole = np.kron(side, weights)
     value, total = float(whole @ pilot.coefficients.ravel()), float(whole @ pilot.covariance @ whole)
-    fixed = float(whole @ pilot.of_error_model @ whole)
+    fixed = max(0.0, float(whole @ pilot.of_error_model @ whole))  # rounding may leave a zero below zero
     if name == AVERAGE:
         slopes = side @ pilot.coefficients[:, -pilot.mean.size :]
         total += float(slopes @ pilot.mean_cov @ slopes)

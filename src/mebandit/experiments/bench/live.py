@@ -15,6 +15,7 @@ import numpy as np
 from mebandit.experiments.bench import contestants
 from mebandit.experiments.bench.contestants import CONTESTANTS, EPSILON, OURS
 from mebandit.experiments.bench.measuring import ONE_THREAD, BenchOptions, Done, Stopped, Times, Worker, in_turns
+from mebandit.reports.colours import PALETTE
 from mebandit.reports.figures import canvas, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -212,14 +213,14 @@ def draw(played: list[Comparison]) -> "matplotlib.figure.Figure":
     for axes, size in zip(panels, played, strict=True):
         for i, name in enumerate(names):
             best, median = 1e6 * size.times[name].best, 1e6 * size.times[name].median
-            color = "#2f6db3" if name in OURS else "#7d8793"
+            color = PALETTE["blue" if name in OURS else "grey"]
             axes.plot([best, median], [i, i], color=color, linewidth=2.5, solid_capstyle="butt")
             axes.plot(median, i, marker="o", color=color, markersize=7)
             said = f"{median:,.0f}" if median >= 100 else f"{median:.1f}"
             axes.annotate(said, (median, i), (7, -3), textcoords="offset points", fontsize=8)
         twice = 2e6 * size.times[REFERENCE].median
-        axes.axvline(twice, color="#c8352b", linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate("twice our LinUCB", (twice, 0), (4, -3), textcoords="offset points", fontsize=8, color="#c8352b")
+        axes.axvline(twice, color=PALETTE["red"], linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate("twice our LinUCB", (twice, 0), (4, -3), textcoords="offset points", fontsize=8, color=PALETTE["red"])
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_title(f"d = {size.dim}, K = {size.n_actions}", fontsize=10, loc="left")

@@ -15,6 +15,7 @@ from mebandit.experiments.bench.measuring import BenchOptions, Done, Times, in_t
 from mebandit.experiments.bench.simulating import Runner
 from mebandit.live.learner import Learner
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -34,16 +35,6 @@ BY_DIM: Recipes = {
     "UCB": lin_ucb,
 }
 BY_ACTIONS: Recipes = {"MEB": meb, "MEB-DR": meb_dr, "UCB": lin_ucb, "TS": thompson}
-
-
-COLORS = {
-    "MEB": "#2f6db3",
-    "MEB, refit every 10": "#7fa9d6",
-    "MEB, refit at powers of 2": "#b9cfe8",
-    "MEB-DR": "#2a9d5c",
-    "UCB": "#d9a514",
-    "TS": "#c8352b",
-}
 
 
 def world(dim: int, n_actions: int) -> Gaussian:
@@ -178,12 +169,13 @@ def draw(by_dim: dict[int, dict[str, Times]], by_actions: dict[int, dict[str, Ti
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     figure = canvas(11, 3.9)
+    colours = colours_of([*next(iter(by_dim.values())), *next(iter(by_actions.values()))])
     panels = (("features d, K = 2", by_dim), ("actions K, d = 5", by_actions))
     for axes, (what, found) in zip(figure.subplots(1, 2), panels, strict=True):
         sizes = list(found)
         for name in found[sizes[0]]:
             medians = [1e6 * found[size][name].median for size in sizes]
-            axes.plot(sizes, medians, marker="o", markersize=4, linewidth=1.6, label=name, color=COLORS[name])
+            axes.plot(sizes, medians, marker="o", markersize=4, linewidth=1.6, label=name, color=colours[name])
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xticks(sizes, [str(size) for size in sizes])

@@ -90,6 +90,8 @@ def run_experiments(
     """
     begun = monotonic()
     chosen = {name: EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)] for name in names}
+    if options.policies and set(names) != {"table1a"}:
+        checks.refuse("policies", "go with the experiment table1a alone", ", ".join(names))
     planned = {name: experiment.cells(options) for name, experiment in chosen.items()}
     folder = writable_folder(folder)
     run_cells([cell for cells in planned.values() for cell in cells], folder, workers=workers, engine=engine, progress=progress)

@@ -18,6 +18,7 @@ from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, digest, simulated
 from mebandit.policies import LinearPolicy, lin_ucb, meb, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, draw_policies, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -275,7 +276,7 @@ def _draw_b1(own: "pd.DataFrame") -> "matplotlib.figure.Figure":
 def _draw_b2(own: "pd.DataFrame", replicates: int) -> "matplotlib.figure.Figure":
     figure = canvas(9.6, 3.8)
     for axes, name in zip(figure.subplots(1, 2, sharey=True), METHODS.values(), strict=True):
-        for rho, color in zip(THRESHOLDS, ("C2", "C0", "C3"), strict=True):
+        for rho, color in zip(THRESHOLDS, colours_of(map(str, THRESHOLDS)).values(), strict=True):
             part = own[(own["policy"] == name) & (own["rho"] == rho) & (own["time"] >= 100)]
             time, mean, sd = part["time"].to_numpy(), part["mean"].to_numpy(), part["std_error"].to_numpy() * sqrt(replicates)
             axes.plot(time, mean, color=color, label=f"ρ = {rho:g}", linewidth=2)

@@ -12,6 +12,7 @@ from mebandit.experiments.paper.variants import ERROR_VAR, HORIZON, tabulate, va
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell
 from mebandit.policies import LinearPolicy, lin_ucb, meb, meb_dr, meb_naive, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, legend_beside, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -85,10 +86,12 @@ def draw(mean: "pd.DataFrame", se: "pd.DataFrame") -> "matplotlib.figure.Figure"
     """Regret against the number of actions."""
     figure = canvas(7.2, 4.0)
     axes = figure.subplots()
+    colours = colours_of(policy for policy in mean.columns if policy != "uniform" and not policy.startswith("oracle"))
     marks = iter(["s:", "^--", "v--"])
     for policy in mean.columns:
-        grey = policy == "uniform" or policy.startswith("oracle")
-        style: Mapping[str, Any] = {"color": "0.5", "fmt": next(marks), "lw": 1} if grey else {"fmt": "o-"}
+        style: Mapping[str, Any] = (
+            {"fmt": "o-", "color": colours[policy]} if policy in colours else {"color": "0.5", "fmt": next(marks), "lw": 1}
+        )
         axes.errorbar([log(k) for k in ACTIONS], mean[policy], yerr=2 * se[policy], label=policy, ms=5, **style)
     axes.set_xticks([log(k) for k in ACTIONS], [str(k) for k in ACTIONS])
     axes.set_xlabel("number of actions K")

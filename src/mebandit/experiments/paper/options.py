@@ -26,6 +26,9 @@ class PaperOptions:
     heartsteps_csv: Path | None = None
     """the cleaned HeartSteps V1 data, whose rows are then played beside the built-in description of them"""
 
+    policies: tuple[str, ...] = ()
+    """policies of your own, `module:Name`, that play along in Table 1(a); the module lies in the working directory or is installed"""
+
     def __post_init__(self) -> None:
         checks.one_of("protocol", self.protocol, (*PROTOCOLS, "both"))
         if self.replicates is not None:
@@ -49,5 +52,6 @@ class PaperOptions:
         words = [f"--protocol {self.protocol}"]
         words += [f"--replicates {self.replicates}"] if self.replicates is not None else []
         words += ["--quick"] if self.quick else []
+        words += [f"--policy {kind}" for kind in self.policies]
         words += [f"--heartsteps-csv {self.heartsteps_csv.name}"] if self.heartsteps_csv is not None else []
         return " ".join([*words, f"--seed {self.seed}"])

@@ -13,6 +13,7 @@ from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS, REFERENCES
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -167,12 +168,13 @@ def draw(mean: "pd.DataFrame") -> "matplotlib.figure.Figure":
     figure = canvas(9.6, 4.4)
     own = mean[mean.index.get_level_values("sigma_eta") == 0.1].droplevel("sigma_eta")
     names = list(dict.fromkeys(own.index.get_level_values("world")))
+    colours = colours_of(("UCB", LEAST_SQUARES, OURS))
     levels = sorted(set(own.index.get_level_values("sigma_e2")))
     for axes, level in zip(figure.subplots(1, len(levels), sharey=True, squeeze=False)[0], levels, strict=True):
         part = own.xs(level, level="sigma_e2").loc[names]
         at = np.arange(len(names))[::-1]
-        for policy, mark, color in (("UCB", "s", "C1"), (LEAST_SQUARES, "o", "C0"), (OURS, "D", "C3")):
-            axes.plot(part[policy] / part["MEB"], at, mark, color=color, label=policy, ms=6)
+        for policy, mark in (("UCB", "s"), (LEAST_SQUARES, "o"), (OURS, "D")):
+            axes.plot(part[policy] / part["MEB"], at, mark, color=colours[policy], label=policy, ms=6)
         axes.axvline(1.0, color="0.4", linewidth=1.2, label="MEB = 1")
         axes.set_yticks(at, names)
         axes.set_xlim(left=0)

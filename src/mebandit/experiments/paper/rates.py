@@ -12,6 +12,7 @@ from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import lin_ucb, meb
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -129,11 +130,11 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 
 def draw(table: "pd.DataFrame", known: theory.Constants) -> "matplotlib.figure.Figure":
     """Regret against the horizon on log scales, a panel for each setting."""
-    figure = canvas(9.6, 4.2)
+    figure, colours = canvas(9.6, 4.2), colours_of(map(str, table["policy"].unique()))
     for axes, setting in zip(figure.subplots(1, 2), theory.SETTINGS, strict=True):
-        for i, (policy, own) in enumerate(table[table["setting"] == setting].groupby("policy", sort=False)):
+        for policy, own in table[table["setting"] == setting].groupby("policy", sort=False):
             label = f"{policy}: slope {slope(own)[0]:.2f}"
-            axes.errorbar(own["horizon"], own["mean"], yerr=2 * own["std_error"], fmt="o-", ms=5, color=f"C{i}", label=label)
+            axes.errorbar(own["horizon"], own["mean"], yerr=2 * own["std_error"], fmt="o-", ms=5, color=colours[str(policy)], label=label)
             if policy == "MEB":
                 T = np.geomspace(HORIZONS[0], HORIZONS[-1], 50)
                 rate = T ** EXPONENTS[setting] * np.sqrt(1 + np.log(T) / known.dim)

@@ -5,22 +5,25 @@ There are two protocols. `published` reproduces the printed numbers, `as_written
 
 import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mebandit import checks, schedules
 from mebandit.environments import Environment, Gaussian, HeartSteps
+from mebandit.experiments.own_code import load
 from mebandit.experiments.paper.options import PaperOptions
 from mebandit.experiments.paper.published import POLICIES, RUNS, TABLE_1A, TABLE_1B
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, robust_ucb, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
+from mebandit.simulation.simulate import named_policies
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -216,7 +219,7 @@ def tabulate(
     for key, own in data.replicates.groupby(keys, sort=False):
         labels: dict[str, Any] = dict(zip(keys, key, strict=True))
         scores = score(own, labels["protocol"])
-        for policy in [*LEARNERS, *(name for name in (RESTARTED, LEAST_SQUARES, *REFERENCES) if name in scores.columns)]:
+        for policy in [*_learners(scores.columns), *(name for name in (RESTARTED, LEAST_SQUARES, *REFERENCES) if name in scores.columns)]:
             printed = dict(zip(POLICIES, published[labels["sigma_eta"], labels["sigma_e2"]], strict=True)).get(policy, float("nan"))
             mean, sd, n = float(scores[policy].mean()), float(scores[policy].std(ddof=1)), len(scores)
             away = (mean - printed) / (sd * sqrt(1 / n + 1 / RUNS)) if labels["protocol"] == "published" and sd > 0 else float("nan")
@@ -228,7 +231,15 @@ def tabulate(
 def cells_of_1a(options: PaperOptions) -> list[SimulationCell]:
     """The cells of Table 1(a) in the protocols that the user chose."""
     shape = {"replicates": options.replicates_or(REPLICATES_1A), "seed": options.seed}
-    return [cell for protocol in options.protocols for cell in cells_1a(protocol, **shape)]
+    return [_joined(cell, options.policies) for protocol in options.protocols for cell in cells_1a(protocol, **shape)]
+
+
+def _joined(cell: SimulationCell, kinds: tuple[str, ...]) -> SimulationCell:
+    """A cell in which policies of your own play along, with the floor of the table if they take one."""
+    own = [load("policies", kind, Path.cwd()) for kind in kinds]
+    made = [code(2, 5, **({"floor": FLOOR} if code.options is None or "floor" in code.options else {})) for code in own]
+    named = named_policies([*cell.policies.values(), *made], cell.environment)
+    return replace(cell, policies=named, own=[[code.kind, code.checksum] for code in own])
 
 
 def cells_of_1b(options: PaperOptions) -> list[SimulationCell]:
@@ -279,6 +290,11 @@ def _sections(name: str, table: "pd.DataFrame") -> list[Section]:
     return found
 
 
+def _learners(names: Iterable[str]) -> list[str]:
+    """The learners of the table's columns: those of the table, then those of your own."""
+    return [*LEARNERS, *(name for name in names if name not in (*LEARNERS, RESTARTED, LEAST_SQUARES, *REFERENCES))]
+
+
 def noise_name(protocol: str) -> str:
     """The header of the column of reward noise: the published protocol uses it as a standard deviation."""
     return "σ_η" if protocol == "published" else "σ_η²"
@@ -288,19 +304,21 @@ def _comparison(part: "pd.DataFrame", *, brief: bool) -> Table:
     """Rows are cells, columns policies. An entry is our number ± standard error; below it, the published number and the difference."""
     comparable = bool(part["difference_se"].notna().any())  # then the scale is relative, and references mean nothing on it
     extra = [] if brief or comparable else [name for name in REFERENCES if (part["policy"] == name).any()]
-    rows, best = [], set()
+    rows, best, learners = [], set(), _learners(part["policy"].unique())
+    if brief and len(learners) > len(LEARNERS):  # 80 columns have no room for all of them
+        learners = ["MEB", OURS, *learners[len(LEARNERS) :]]
     for i, ((sigma_eta, sigma_e2), cell) in enumerate(part.groupby(["sigma_eta", "sigma_e2"], sort=False)):
         own = cell.set_index("policy")
-        best.add((i, 2 + int(own["mean"].loc[list(LEARNERS)].to_numpy().argmin())))
+        best.add((i, 2 + int(own["mean"].loc[learners].to_numpy().argmin())))
         row = [f"{sigma_eta:g}", f"{sigma_e2:g}"]
-        for policy in LEARNERS:
+        for policy in learners:
             mean, se, printed, away = (float(own[c][policy]) for c in ("mean", "std_error", "published", "difference_se"))
             difference = f" ({away:+.1f})" if away == away else ""
             theirs = "" if printed != printed else f"{printed:.3f}"
             short = re.sub(r"\b0\.", ".", f"{mean:.3f}|{theirs}".rstrip("|"))
             row.append(short if brief else f"{mean:.3f} ± {se:.3f}\n{theirs}{difference}")
         rows.append(row + [f"{own['mean'][policy]:.3f}" for policy in extra])
-    return Table([noise_name(str(part["protocol"].iloc[0])), "σ_ε²", *LEARNERS, *extra], rows, best)
+    return Table([noise_name(str(part["protocol"].iloc[0])), "σ_ε²", *learners, *extra], rows, best)
 
 
 def _spreads(part: "pd.DataFrame") -> Table:
@@ -363,17 +381,18 @@ def _finding(part: "pd.DataFrame", protocol: str) -> str:
 def draw_comparison(part: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """Our numbers and the published ones side by side, for each policy, in the order of the table."""
     comparable = bool(part["difference_se"].notna().any())
-    levels = list(dict.fromkeys(part["sigma_e2"]))
+    levels, learners = list(dict.fromkeys(part["sigma_e2"])), _learners(part["policy"].unique())
+    colours = colours_of(learners)
     figure = canvas(9.6, 3.3)
     for axes, level in zip(figure.subplots(1, len(levels), squeeze=False)[0], levels, strict=True):
         own = part[part["sigma_e2"] == level]
         noises = list(dict.fromkeys(own["sigma_eta"]))
-        for i, policy in enumerate(LEARNERS):
+        for i, policy in enumerate(learners):
             mine = own[own["policy"] == policy].set_index("sigma_eta").loc[noises]
             at = [j + (i - 2.5) * 0.13 for j in range(len(noises))]
-            axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=f"C{i}", label=policy)
-            if comparable and policy != OURS:
-                axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.2", label="published" if i == 4 else None)
+            axes.errorbar(at, mine["mean"], yerr=2 * mine["std_error"], fmt="o", ms=5, lw=1.2, color=colours[policy], label=policy)
+            if comparable and policy in POLICIES:
+                axes.plot(at, mine["published"], "_", ms=11, mew=2, color="0.45", label="published" if i == 4 else None)
         axes.set_xticks(range(len(noises)), [f"{noise:g}" for noise in noises])
         axes.set_title(f"σ_ε² = {level:g}", fontsize=10)
         axes.set_xlabel(noise_name(str(part["protocol"].iloc[0])))

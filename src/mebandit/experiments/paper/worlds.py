@@ -28,6 +28,7 @@ from mebandit.experiments.paper.table1 import LEAST_SQUARES, OURS
 from mebandit.experiments.runner import CellData
 from mebandit.experiments.spec import SimulationCell, simulated
 from mebandit.policies import LinearPolicy, greedy, lin_ucb, meb, meb_dr, thompson
+from mebandit.reports.colours import colours_of
 from mebandit.reports.figures import canvas, legend_above, picture, plain
 from mebandit.reports.page import Section
 from mebandit.reports.table import Table
@@ -308,11 +309,12 @@ def draw(share: "pd.DataFrame", lost: "pd.DataFrame", names: list[str], times: l
     figure = canvas(9.6, 0.17 * len(names) + 1.2)
     axes = figure.subplots()
     at = np.arange(len(names))[::-1]
-    for i, time in enumerate(times):
+    colours = colours_of(map(str, times))
+    for time in times:
         values = share[OURS].xs(time, level="time").loc[names].to_numpy()
         filled = lost[OURS].xs(time, level="time").loc[names].to_numpy()
-        axes.plot(values, at, "o", color=f"C{i}", markerfacecolor="none", ms=5, label=f"T = {time:,}")
-        axes.plot(values[filled], at[filled], "o", color=f"C{i}", ms=5)
+        axes.plot(values, at, "o", color=colours[str(time)], markerfacecolor="none", ms=5, label=f"T = {time:,}")
+        axes.plot(values[filled], at[filled], "o", color=colours[str(time)], ms=5)
     axes.axvline(1.0, color="0.4", linewidth=1.2, label="the best simple policy = 1")
     axes.set_xscale("log")
     ticks = [0.5, 0.7, 1.0, 1.5, 2.0, 3.0]
