@@ -19,7 +19,8 @@ PALETTE = {
 NAMED = {
     "meb": "blue", "MEB": "blue", "dr": "green", "MEB-DR": "green", "naive": "orange", "MEB-naive": "orange",
     "ridge": "grey", "rc": "purple", "ips": "red", "snips": "orange",
-    "UCB": "red", "TS": "purple", "LS + intercept": "brown", "Greedy": "olive", "RobustUCB": "teal",
+    "UCB": "red", "TS": "purple", "UCB + intercept": "red", "TS + intercept": "purple", "LS + intercept": "brown",
+    "Greedy": "olive", "RobustUCB": "teal",
 }  # fmt: skip
 """the colours of names that are known; an estimator has that of the policy which decides by it"""
 

@@ -1,4 +1,4 @@
-"""The experiment "worlds": the default policy beside simple ones in seventy worlds, which break the paper's assumptions in many ways."""
+"""The experiment "worlds": the default policy beside simple ones in 77 worlds, which break the paper's assumptions in many ways."""
 
 from collections.abc import Iterable
 from math import sqrt
@@ -294,7 +294,7 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
                 f"{OURS} by number of rounds: {by_time}."
             ),
             table=Table(["world", *(f"T = {t:,}" for t in times), f"best simple, T = {times[-1]:,}"], rows),
-            pictures={"worlds": picture(draw(share, lost, names, times))},
+            pictures={"worlds_sorted": picture(draw_sorted(share)), "worlds": picture(draw(share, lost, names, times))},
         )
     ]
 
@@ -302,6 +302,30 @@ def sections(table: "pd.DataFrame", data: CellData) -> list[Section]:
 def _best(table: "pd.DataFrame") -> "pd.Series[str]":
     """The best simple policy by world and number of rounds."""
     return table[table["policy"] == OURS].set_index(["world", "time"])["best_simple"]
+
+
+def draw_sorted(share: "pd.DataFrame") -> "matplotlib.figure.Figure":
+    """The shares of every policy in all worlds, the smallest first: how often it wins, and how much it loses where it loses."""
+    times = (SHORT, MILESTONES[LONG][-1], LONG)
+    figure = canvas(9.6, 3.4)
+    panels = figure.subplots(1, len(times), sharey=True)
+    for axes, time in zip(panels, times, strict=True):
+        own = share.xs(time, level="time")
+        for policy, colour in colours_of(own.columns).items():
+            width = 2.4 if policy == OURS else 1.3
+            axes.plot(np.arange(1, len(own) + 1), np.sort(own[policy].to_numpy()), linewidth=width, color=colour, label=policy)
+        axes.axhline(1.0, color="0.4", linewidth=1.0)
+        axes.set_yscale("log")
+        axes.set_ylim(0.35, 4.0)
+        ticks = [0.5, 0.7, 1.0, 1.5, 2.0, 3.0]
+        axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        axes.minorticks_off()
+        axes.set_title(f"after {time:,} rounds")
+        axes.set_xlabel("worlds, sorted for each policy")
+        plain(axes)
+    panels[0].set_ylabel("regret as a share of that of\nthe best simple policy")
+    legend_above(figure, columns=5)
+    return figure
 
 
 def draw(share: "pd.DataFrame", lost: "pd.DataFrame", names: list[str], times: list[int]) -> "matplotlib.figure.Figure":
