@@ -45,7 +45,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "updates": Experiment("solving for θ rarely", updates.cells, updates.table, updates.sections),
     "k-arms": Experiment("2, 3, 5 and 10 actions", more_actions.cells, more_actions.table, more_actions.sections),
     "ours": Experiment("meb_dr beside the paper's policies", ours.cells, ours.table, ours.sections),
-    "worlds": Experiment("meb_dr beside simple policies in seventy worlds", worlds.cells, worlds.table, worlds.sections),
+    "worlds": Experiment("meb_dr beside simple policies in 77 worlds", worlds.cells, worlds.table, worlds.sections),
 }
 TITLE = "Online learning in bandits with predicted context: the paper, reproduced"
 INTRODUCTION = (
