@@ -217,7 +217,17 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({}, {"action": "message", "action_labels": "none,sent"}, "column 'message' must be one of none, sent; got 'send'."),
     ({}, {"action_labels": "none"}, "action_labels must name each action once, two at least; got none."),
-    ({}, {"action": "who"}, "probability_of must go with two actions and one propensity column; got 30 actions."),
+    ({}, {"action": "who"}, "probability_of must go with two actions and one propensity column; got 30 actions ('P0', 'P1', "),
+    (
+        {"message": ["sendd", *["none", "send"] * 450][:900]},
+        {"action": "message"},
+        "got 3 actions ('none', 'send', 'sendd'). Name a propensity column for each action. If a label is misspelled, give `action_labels`",
+    ),
+    (
+        {"message": ["sendd", *["none", "send"] * 450][:900], "free": True},
+        {"action": "message", "action_labels": "none,send"},
+        "row 1 column 'message' must be one of none, send; got 'sendd'.",
+    ),
     ({}, {"probability_of": 2}, "probability_of must be a whole number from 0 to 1; got 2."),
     ({"p_send": 1.5}, {}, "row 1 column 'p_send' must be in [0, 1], the probability of action 1; got 1.5."),
     ({"p_send": 0.0, "action": 1, "free": True}, {}, "must be above 0, the probability of action 1, since action 1 was taken; got 0.0."),

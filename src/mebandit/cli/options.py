@@ -199,5 +199,5 @@ def columns_file(path: Path | None) -> dict[str, Any]:
         raise LogError(f"--columns must be a TOML file that can be read; got {path} ({error}).") from error
     for name in found:
         if name not in COLUMN_KEYS:
-            raise LogError(f"{path} must have keys among {', '.join(COLUMN_KEYS)}; got {name!r}.")
+            raise LogError(f"{path} must have keys among {', '.join(map(repr, COLUMN_KEYS))}; got {name!r}.")
     return found

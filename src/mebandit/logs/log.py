@@ -233,6 +233,9 @@ class Log:
         if k != 2 or len(columns.propensity) != 1:
             remedy = "Name a propensity column for each action."
             got = f"{k} actions" if k != 2 else f"{len(columns.propensity)} propensity columns"
+            if k > 2 and coding.actions:
+                shown = ", ".join(map(repr, coding.actions[:5])) + (", ..." if k > 5 else "")
+                got, remedy = f"{got} ({shown})", f"{remedy} If a label is misspelled, give `action_labels`, and its row is named."
             checks.refuse("probability_of", "go with two actions and one propensity column", got, remedy)
         if columns.propensity[0] in (*columns.predicted, columns.action, columns.reward):
             checks.refuse("propensity", "be a column that is not a feature too, beside `probability_of`", columns.propensity[0])
