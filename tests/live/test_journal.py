@@ -104,7 +104,7 @@ def test_a_line_in_the_wrong_place_is_noticed(tmp_path: Path, damage: str) -> No
 def test_lines_that_no_learner_wrote_are_refused_though_their_checksums_match(tmp_path: Path) -> None:
     """Ids, probabilities, draws and the policy's own random number are held against policy and seed."""
     path = tmp_path / "j.jsonl"
-    write_journal(path)
+    write_journal(path, policy=mb.meb(3, 2, floor=0.1))
     lines = path.read_bytes().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if i > 4 and json.loads(line).get("allowed") == [0, 1, 2])
     good = json.loads(lines[at])
