@@ -82,7 +82,10 @@ def trials(rng: Rng, folder: Path) -> None:
     with refusals():
         rules = pick(rng, [{"a": "1 when available", "b": "send when available"}, {"a": "yes", "b": "uniform"}, "1 when available", THINGS])
         valued: Any = mb.value(table, rules, **shown, **others)
-        json.loads(json.dumps(valued.to_plain()) if isinstance(valued, mb.Value) else valued.to_json(), parse_constant=lambda text: keep(False, f"values have no {text}"))
+        json.loads(
+            json.dumps(valued.to_plain()) if isinstance(valued, mb.Value) else valued.to_json(),
+            parse_constant=lambda text: keep(False, f"values have no {text}"),
+        )
         str(valued)
     with refusals():
         mb.export(table, folder / "trial.csv", to="mrt", **shown, **{k: v for k, v in others.items() if k != "error_cov"})

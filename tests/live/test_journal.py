@@ -277,6 +277,27 @@ def test_a_journal_that_is_changed_under_its_learner_takes_no_more_events(tmp_pa
         assert states.same(again.state, expected)
 
 
+def test_what_another_wrote_after_a_failed_call_is_left_there(tmp_path: Path) -> None:
+    """The call that failed was taken back; the next one finds bytes of someone else at the same place."""
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "j.jsonl"
+    learner = mb.Learner(mb.meb(2, 1), seed=1, journal=path)
+    learner.decide([1.0], 0.1)
+    size, before = path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    try:
+        with pytest.raises(mb.LogError, match="must be a file that can be written"):
+            learner.decide([1.0], 0.1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == size
+    with path.open("ab") as file:
+        file.write(b"a note\n")
+    with pytest.raises(mb.LogError, match="journal must stay where it is and as it was written"):
+        learner.decide([1.0], 0.1)
+    assert path.read_bytes().endswith(b"a note\n")
+
+
 def run(*arguments: object) -> tuple[int, str]:
     """A command, its exit status and all that it prints."""
     result = CliRunner().invoke(journals.journal, [*map(str, arguments)])
