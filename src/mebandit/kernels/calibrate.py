@@ -119,7 +119,7 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
     A' theta, and where S does not change z is x~ itself, whatever is known of Sx and S. h is how E[x | x~] departs from linear: the curve
     of skewed coordinates, see `bounded_departure`, or, where a forgetting mean mu predicts x~ better and may be followed,
     S (Sx + S)^-1 (mu - m). The rewards say which share lambda of it is right. Behind z, `out` has A^-1 h, what the round counts for, see
-    `relative_precision`, and `departure_noise`. Until Sx is known, and where x^ or z would be larger than any x~ may be, x~ is read as it is.
+    `relative_precision`, and `departure_noise`. Until Sx is known, and where z would be larger than any x~ may be, x~ is read as it is.
     """
     p = n_features(dims, z.size)
     n_actions, size, place = spec[N_ACTIONS], packed_size(p), fit_width(p)
