@@ -35,7 +35,7 @@ class Ledger:
             if "decision" in event:
                 pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
                 self.decided = next_id(self.decided, pending[1].id)
-                about = {key: event[key] for key in ("unit", "at", "note") if key in event}
+                about: dict[str, Any] = {key: event[key] for key in ("unit", "at", "note") if key in event}
                 said(about.get("unit"), about.get("at"), about.get("note"))
                 self._pending[self.decided] = pending, about
             elif "reward_of" in event:
