@@ -371,4 +371,4 @@ def test_a_damaged_fit_is_refused_in_a_sentence(change: Callable[[dict[str, Any]
 
 def test_a_trial_that_never_ends_is_refused() -> None:
     with pytest.raises(mb.InvalidInput, match=r"the trial must need at most 1e\+50 rounds"):
-        mb.plan(effect=0.3, dim=1, noise_sd=1e40, half_width=1e-10, policy="constant", replicates=0)
+        mb.plan(effect=0.3, dim=1, error_cov=0.0, noise_sd=1e40, half_width=1e-10, policy="constant", replicates=0)
