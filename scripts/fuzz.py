@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile import experiments, learners, logs, worlds
+from hostile import experiments, learners, logs, trials, worlds
 from hostile.arguments import Hostile
 from hostile.promises import made
 
@@ -46,6 +46,8 @@ SCENES: dict[str, tuple[Hostile, int]] = {
     "drawing": (worlds.drawing, 60),
     "measuring": (worlds.measuring, 60),
     "planning": (worlds.planning, 10),
+    "trials": (trials.trials, 6),
+    "pilots": (trials.pilots, 6),
     "commands": (logs.commands, 4),
     "experiments": (experiments.experiments, 2),
 }

@@ -44,6 +44,8 @@ SCENES = [
     ("simulating", 12),
     ("drawing", 40),
     ("experiments", 6),
+    ("trials", 8),
+    ("pilots", 8),
 ]
 
 
@@ -58,6 +60,35 @@ def test_the_script_goes_through_scenes_of_all_kinds() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 places where something was wrong" in done.stdout
+
+
+WITHIN_MEMORY = """
+import numpy as np, mebandit as mb
+from mebandit.policies import MEB, BestLinear, LinearPolicy
+given = [{"mean": mean, "curved": curved} for mean in ("running", "forgetting", "auto") for curved in (False, True)]
+contexts = [BestLinear(memory=2.0, weights="precision", **one) for one in given]
+made = [LinearPolicy(n_actions=3, dim=2, estimator=MEB(context=context)) for context in contexts]
+for policy in [*made, mb.meb_dr(3, 1), mb.meb_dr(3, 1, memory=2.0, discount=0.9)]:
+    rng, learner = np.random.default_rng(1), mb.Learner(policy, seed=1)
+    for t in range(60):
+        x = rng.exponential(size=policy.dim) + t / 10
+        learner.learn(learner.decide(x, 0.1 + 0.1 * (t % 3), allowed=[0, 2] if t % 5 == 0 else None), float(x.sum() + rng.normal()))
+"""
+
+
+def test_no_round_leaves_its_memory(tmp_path: Path) -> None:
+    """With bounds checks: all recipes that calibrate, which keep different rows, in the code that is compiled for two features."""
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", WITHIN_MEMORY], capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_calibrated_context_has_a_usable_size() -> None:
+    """Where the errors were huge and x~ hardly varied, an exact prediction later would be calibrated by a factor of 1e130."""
+    learner, rng = mb.Learner(mb.meb_dr(2, 1), seed=1), np.random.default_rng(1)
+    for t in range(30):
+        learner.learn(learner.decide(rng.normal(size=1), 1e40 if t < 12 else 1e-90), float(rng.normal()))
+        assert all(np.isfinite(part).all() for part in learner.state), t
 
 
 @pytest.mark.parametrize("wrong", [3.5, True, [[1.0]], [[1.0], [1.0, 2.0]], ["a", "a", "b"], ("a",)])

@@ -79,6 +79,7 @@ def learner(rng: Rng, folder: Path) -> None:
         keep(finite(*live.merge(other).state), "a merged state is finite")
         live.save(folder / "state.json")
         keep(states.same(mb.Learner.load(folder / "state.json").state, live.state), "a state is loaded as it was saved")
+        keep(all(isinstance(finding.sentence, str) for finding in live.diagnostics), "diagnostics are sentences")
         keep(finite(live.estimate().theta), "an estimate is finite")
 
 
@@ -268,6 +269,14 @@ def state_file(rng: Rng, folder: Path) -> None:
                 keep(finite(*found.state), "a state is finite")
 
 
+def said(rng: Rng) -> dict[str, Any]:
+    """What is said of a decision, usable or not."""
+    texts: list[Any] = ["a", "", "\ud800", "=1", "x" * 9000, 7, 2**63, 10**400, 1e300, float("nan"), True, *THINGS]
+    note = {pick(rng, ["ward", "reward", "predicted_0", " ", "\ud800", 3]): pick(rng, texts), "kind": pick(rng, [1, 0.5, "x", 2**60, None])}
+    options = {"unit": pick(rng, texts), "at": pick(rng, ["2024-01-01", *texts]), "note": pick(rng, [note, note, *THINGS])}
+    return {name: value for name, value in options.items() if rng.random() < 0.15}
+
+
 def journal(rng: Rng, folder: Path) -> None:
     """Journals without checksums, as older versions wrote them, with wrong lines; and bytes that are changed."""
     import mebandit as mb
@@ -277,9 +286,10 @@ def journal(rng: Rng, folder: Path) -> None:
     with refusals():
         with mb.Learner(policy(rng), seed=3, journal=path) as live:
             for _ in range(4):
-                decision = live.decide(rng.normal(size=live.policy.dim), 0.1)
-                if rng.random() < 0.8:
-                    live.learn(decision, float(rng.normal()))
+                with refusals():
+                    decision = live.decide(rng.normal(size=live.policy.dim), 0.1, **said(rng))
+                    if rng.random() < 0.8:
+                        live.learn(decision, float(rng.normal()))
         lines = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in path.read_text().splitlines()]
         lines[0]["version"] = 1
         for _ in range(3):
@@ -296,6 +306,8 @@ def journal(rng: Rng, folder: Path) -> None:
                 (folder / "repaired.jsonl").unlink(missing_ok=True)
                 mb.repair_journal(path, folder / "repaired.jsonl")
             with refusals():
-                keep(finite(mb.read_journal(path).rewards), "a log is finite")
+                read = mb.read_journal(path)
+                keep(finite(read.rewards), "a log is finite")
+                read.to_arrow()
             with refusals(), mb.Learner.recover(path, verify=bool(rng.integers(2))) as found:
                 keep(finite(*found.state), "a state is finite")

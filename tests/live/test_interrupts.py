@@ -99,7 +99,7 @@ class Strikes:
 
 def use(learner: mb.Learner, rng: random.Random, x: Any) -> None:
     """One call of some kind; the reward depends on the decision alone, so that what is learned twice or not at all shows."""
-    waiting = list(learner.pending)
+    waiting = list(learner._pending)  # not `learner.pending`: reading mends what is half done, before the call that has to
     kind = rng.random()
     if kind < 0.5 or not waiting:
         learner.decide(x[learner.decided % len(x)], 0.1 + 0.1 * (learner.decided % 3))

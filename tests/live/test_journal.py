@@ -104,7 +104,7 @@ def test_a_line_in_the_wrong_place_is_noticed(tmp_path: Path, damage: str) -> No
 def test_lines_that_no_learner_wrote_are_refused_though_their_checksums_match(tmp_path: Path) -> None:
     """Ids, probabilities, draws and the policy's own random number are held against policy and seed."""
     path = tmp_path / "j.jsonl"
-    write_journal(path)
+    write_journal(path, policy=mb.meb(3, 2, floor=0.1))
     lines = path.read_bytes().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if i > 4 and json.loads(line).get("allowed") == [0, 1, 2])
     good = json.loads(lines[at])
@@ -275,6 +275,27 @@ def test_a_journal_that_is_changed_under_its_learner_takes_no_more_events(tmp_pa
     learner.close()
     with mb.Learner.recover(path) as again:
         assert states.same(again.state, expected)
+
+
+def test_what_another_wrote_after_a_failed_call_is_left_there(tmp_path: Path) -> None:
+    """The call that failed was taken back; the next one finds bytes of someone else at the same place."""
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "j.jsonl"
+    learner = mb.Learner(mb.meb(2, 1), seed=1, journal=path)
+    learner.decide([1.0], 0.1)
+    size, before = path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    try:
+        with pytest.raises(mb.LogError, match="must be a file that can be written"):
+            learner.decide([1.0], 0.1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == size
+    with path.open("ab") as file:
+        file.write(b"a note\n")
+    with pytest.raises(mb.LogError, match="journal must stay where it is and as it was written"):
+        learner.decide([1.0], 0.1)
+    assert path.read_bytes().endswith(b"a note\n")
 
 
 def run(*arguments: object) -> tuple[int, str]:

@@ -77,6 +77,7 @@ class Analysis:
             action: The number of the action.
             beside: What stands before a number, such as "action " (default nothing).
         """
+        action = checks.integer("action", action, 0, self.n_actions - 1)
         return self.actions[action] if self.actions else f"{beside}{action}"
 
     @property

@@ -55,7 +55,7 @@ class History(NamedTuple):
         columns |= {f"allowed_{a}": rounds.allowed[:, a] for a in range(k)}
         columns |= {"reward": rounds.rewards}
         columns |= {f"error_cov_{i}_{j}": rounds.error_cov[:, i, j] for i in range(d) for j in range(i + 1)}
-        return pa.table(columns | {name: pa.array(values) for name, values in self.about.items()})
+        return pa.table(columns | {name: _column(name, values) for name, values in rounds.about.items()})
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_arrow` to a Parquet file: first under another name, then renamed, so that no half file is ever seen.
@@ -88,5 +88,25 @@ def checked(rounds: History) -> History:
         actions=checks.actions("actions", rounds.actions, k, n),
         propensities=propensities,
         rewards=checks.shaped("rewards", rounds.rewards, (n,)),
-        about=rounds.about,
+        about=_checked_about(rounds.about, n),
     )
+
+
+def _checked_about(about: Mapping[str, Sequence[Any]], n: int) -> Mapping[str, Sequence[Any]]:
+    """Columns of n values by name."""
+    if not isinstance(about, Mapping) or not all(isinstance(name, str) for name in about):
+        checks.refuse("about", "be columns by name", checks.shown(about))
+    for name, values in about.items():
+        if np.ndim(np.empty(0) if isinstance(values, (list, tuple)) else values) != 1 or len(values) != n:
+            checks.refuse(f"about[{name!r}]", f"have {n} values", checks.shown(values))
+    return about
+
+
+def _column(name: str, values: Sequence[Any]) -> Any:
+    """Values as a column of Arrow."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        checks.refuse(f"about[{name!r}]", "be texts or numbers that one column can hold", f"{checks.shown(values)} ({error})")

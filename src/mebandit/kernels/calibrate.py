@@ -38,7 +38,7 @@ from .layout import (
     share_at,
     signal_fit,
 )
-from .limits import LARGEST_SUM
+from .limits import LARGEST, LARGEST_FACTOR, LARGEST_SUM
 from .linalg import add_symmetric, dot, factor, factor_once, is_within, solve_factored, solve_factored_once
 from .prior import refit_prior
 
@@ -119,7 +119,7 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
     A' theta, and where S does not change z is x~ itself, whatever is known of Sx and S. h is how E[x | x~] departs from linear: the curve
     of skewed coordinates, see `bounded_departure`, or, where a forgetting mean mu predicts x~ better and may be followed,
     S (Sx + S)^-1 (mu - m). The rewards say which share lambda of it is right. Behind z, `out` has A^-1 h, what the round counts for, see
-    `relative_precision`, and `departure_noise`. Until Sx is known x~ is read as it is.
+    `relative_precision`, and `departure_noise`. Until Sx is known, and where z would be larger than any x~ may be, x~ is read as it is.
     """
     p = n_features(dims, z.size)
     n_actions, size, place = spec[N_ACTIONS], packed_size(p), fit_width(p)
@@ -130,12 +130,13 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
     out[2 * p], out[2 * p + 1] = 1.0, 0.0
     if known[REPORT] == 0.0:
         return
-    curve, reference = part(fit, curve_fit(n_actions) * place, p), part(fit, reference_fit(n_actions) * place + factor_at(p), size)
     departs, alike = known[KAPPA] == 1.0, spec[WEIGHTING] == PSEUDO
     if spec[CURVED] and not departs:
+        curve = part(fit, curve_fit(n_actions) * place, p)
         for i in range(p):
             departs = departs or curve[i] != 0.0
     if spec[WEIGHTING] == PSEUDO:
+        reference = part(fit, reference_fit(n_actions) * place + factor_at(p), size)
         for k in range(size):
             alike = alike and abs(error[k] - reference[k]) <= 1e-9 * abs(error[k])
     if (departs or not alike) and shrink(dims, spec, sums, fit, z, error, alike, out, work):
@@ -143,6 +144,11 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
             depart(spec, tuning, sums, fit, error, out, p, work)
         if spec[WEIGHTING] == PSEUDO and spec[PRECISION] and not alike:
             out[2 * p] = relative_precision(part(work, 0, size), fit, n_actions, p, part(work, size, 2 * p))
+        if not (is_within(out, 2 * p, LARGEST) and abs(out[2 * p + 1]) <= LARGEST_FACTOR * LARGEST_FACTOR):  # of no usable size
+            for i in range(p):
+                out[i] = z[i]
+                out[p + i] = 0.0
+            out[2 * p], out[2 * p + 1] = 1.0, 0.0
 
 
 @spliced
@@ -183,12 +189,12 @@ def depart(spec, tuning, sums, fit, error, out, p, work):
     n_actions, size, width, place = spec[N_ACTIONS], packed_size(p), row_width(p), fit_width(p)
     at, relative = signal_fit(n_actions) * place, spec[WEIGHTING] == PSEUDO
     signal, curve = part(fit, at + factor_at(p), size), part(fit, curve_fit(n_actions) * place, place)
-    reference, recent = part(fit, reference_fit(n_actions) * place, place), part(sums, recent_row(n_actions) * width, width)
+    reference, recent = reference_fit(n_actions) * place, part(sums, recent_row(n_actions) * width, width)
     follows, h, rest = fit[at + report_at(p) + KAPPA] == 1.0, part(out, p, p), part(work, size + 2 * p, work.size - size - 2 * p)
     total, away, solved, diagonal = part(work, 0, size), part(work, size, p), part(work, size + p, p), part(work, size + 2 * p, p)
     if follows and relative:
         for i in range(p):
-            solved[i] = recent[FEATURES + i] / recent[WEIGHT] - reference[i]
+            solved[i] = recent[FEATURES + i] / recent[WEIGHT] - fit[reference + i]
         solve_factored_once(total, p, solved)
         add_symmetric(error, p, 1.0, solved, h)
         out[2 * p + 1] = departure_noise(signal, tuning[MEMORY], fit, n_actions, p, rest)
@@ -199,7 +205,7 @@ def depart(spec, tuning, sums, fit, error, out, p, work):
                 h[i] = bounded_departure(away[i], curve[i], diagonal[i], error[k])
             k += p - i
     if relative:
-        magnify(signal, part(reference, factor_at(p), size), p, h, rest)
+        magnify(signal, part(fit, reference + factor_at(p), size), p, h, rest)
     share = curve[drift_at(p) if follows else share_at(p)]
     for i in range(p):
         out[i] += share * h[i]

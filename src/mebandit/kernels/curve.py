@@ -170,7 +170,7 @@ def learn_share(spec, memory, seen, p, action, reward):
             theta = part(fit, b * fit_width(p), p)
             departed = dot(theta, part(seen, p, p), p)
             e = reward - dot(theta, seen, p) + used * departed
-    if departed != 0.0 and abs(e) <= LARGEST_FACTOR:
+    if departed != 0.0 and abs(departed) <= LARGEST_FACTOR and abs(e) <= LARGEST_FACTOR:
         sums[row + DEPARTING] = kept * sums[row + DEPARTING] + 1.0
         sums[row + LEFT_SQ] = kept * sums[row + LEFT_SQ] + e * e
         sums[row + DEPARTURE_SQ] = kept * sums[row + DEPARTURE_SQ] + departed * departed - seen[2 * p + 1]
@@ -195,7 +195,7 @@ def learn_contradiction(spec, memory, z, seen, p, action, reward):
             theta = part(fit, b * fit_width(p), p)
             e = reward - dot(theta, seen, p)
             taken = dot(theta, z, p) - reward + e + used * dot(theta, part(seen, p, p), p)
-    if seen[2 * p] != 1.0 and abs(e) <= LARGEST_FACTOR:
+    if seen[2 * p] != 1.0 and abs(taken) <= LARGEST_FACTOR and abs(e) <= LARGEST_FACTOR:
         sums[row + DEPARTING] += 1.0
         sums[row + LEFT_SQ] += e * e
         sums[row + DEPARTURE_SQ] += taken * taken

@@ -16,6 +16,9 @@ NUMBERED = ("predicted_", "propensity_", "allowed_", "error_cov_")
 LONGEST = 10_000
 """characters of what is said of a decision"""
 
+LARGEST = 2**63 - 1
+"""the largest whole number that a column can hold"""
+
 
 def said(unit: Any, at: Any, note: Any) -> str:
     """What is said of a decision as the end of a journal's line, each part checked; nothing if nothing is said.
@@ -29,14 +32,18 @@ def said(unit: Any, at: Any, note: Any) -> str:
     if unit is not None:
         if isinstance(unit, bool) or not isinstance(unit, (str, int, np.integer)) or unit == "":
             checks.refuse("unit", "be a text or a whole number that names the participant", checks.shown(unit))
-        parts["unit"] = unit if isinstance(unit, str) else int(unit)
+        parts["unit"] = unit if isinstance(unit, str) else checks.integer("unit", unit, -LARGEST, LARGEST)
     if at is not None:
-        isoformat = at.isoformat() if isinstance(at, date) else at
+        isoformat = at.isoformat() if isinstance(at, date) and at == at else at  # pandas' NaT is a date that equals nothing
         rule = "be a date, a time, a text or a number"
         parts["at"] = isoformat if isinstance(isoformat, str) and isoformat else checks.number("at", isoformat, rule)
     if note is not None:
         parts["note"] = _checked(note)
     text = json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        checks.refuse("unit, at and note", "be texts of whole characters", ascii(text), "Half a character cannot be written as UTF-8.")
     if len(text) > LONGEST:
         checks.refuse("unit, at and note", f"have at most {LONGEST:,} characters together", f"{len(text):,}")
     return "," + text[1:-1] if parts else ""
@@ -52,6 +59,8 @@ def _checked(note: Any) -> dict[str, Any]:
             checks.refuse("the fields of note", f"have names other than those of the journal's columns ({', '.join(RESERVED)})", repr(name))
         if not (value is None or isinstance(value, (str, bool, np.bool_))):
             checks.number(f"note[{name!r}]", value, "be a text, a number, True, False or None")
+            if isinstance(value, (int, np.integer)):
+                checks.integer(f"note[{name!r}]", value, -LARGEST, LARGEST)
         found[name] = value.item() if isinstance(value, np.generic) else value
     return found
 
@@ -69,6 +78,8 @@ def columns_of(events: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _of_one_kind(values: list[Any]) -> list[Any]:
-    """Values that one column can hold: texts where they are of several kinds."""
-    kinds = {bool if isinstance(value, bool) else str if isinstance(value, str) else float for value in values if value is not None}
+    """Values that one column can hold: numbers are floats unless all are whole, and all are texts where they are of several kinds."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
     return values if len(kinds) == 1 else [None if value is None else str(value) for value in values]

@@ -12,7 +12,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.checks import LogError
 from mebandit.estimation.history import History
-from mebandit.live.about import columns_of
+from mebandit.live.about import columns_of, said
 from mebandit.live.journal import Line, decision_from_plain, next_id, watched_lines
 from mebandit.values import Pending
 
@@ -35,7 +35,9 @@ class Ledger:
             if "decision" in event:
                 pending = decision_from_plain(event, len(event["propensities"]), len(event["predicted"]))
                 self.decided = next_id(self.decided, pending[1].id)
-                self._pending[self.decided] = pending, {key: event[key] for key in ("unit", "at", "note") if key in event}
+                about: dict[str, Any] = {key: event[key] for key in ("unit", "at", "note") if key in event}
+                said(about.get("unit"), about.get("at"), about.get("note"))
+                self._pending[self.decided] = pending, about
             elif "reward_of" in event:
                 reward = checks.number("reward", event["reward"])
                 finished = self._pending.pop(checks.integer("decision", event["reward_of"], 1))

@@ -212,6 +212,7 @@ class Journal:
         """Take back the event that `write` has begun at a mark, and nothing that someone else has written there."""
         if self._begun == mark:
             self.cut(mark)
+            self._begun = None  # what may be found after the mark from now on is someone else's
         self.mark = mark
 
     def cut(self, mark: Mark) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -341,3 +342,33 @@ def test_a_variance_that_rounding_left_below_zero_is_zero() -> None:
     planned = mb.plan(replace(pilot, estimates={"dr": below}), effect=0.2)
     assert planned.fixed == 0.0
     assert "no number of rounds" not in planned.describe()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plain: plain.pop("estimates"),
+        lambda plain: plain.update(estimates=[1]),
+        lambda plain: plain["estimates"]["dr"].update(covariance=[[1.0]]),
+        lambda plain: plain["estimates"]["dr"].update(theta=[["x"]]),
+        lambda plain: plain.update(features=3),
+        lambda plain: plain.update(rounds=-1),
+        lambda plain: plain.update(mean_context=[float("inf")]),
+        lambda plain: plain["rows"].update(missing_share=2.0),
+    ],
+)
+def test_a_damaged_fit_is_refused_in_a_sentence(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:
+    log = mb.simulate_log(Gaussian(error_cov=0.1), mb.meb(2, 5, floor=0.2), horizon=60, seed=1)
+    plain = json.loads(mb.fit(log, methods="dr", workers=1, progress=False).to_json())
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(plain))
+    assert mb.plan(path, half_width=0.1, replicates=0).rounds > 0
+    change(plain)
+    path.write_text(json.dumps(plain))
+    with pytest.raises(mb.LogError, match=r"must be written by this version of mebandit; got .+ Fit the pilot again\."):
+        mb.plan(path, half_width=0.1, replicates=0)
+
+
+def test_a_trial_that_never_ends_is_refused() -> None:
+    with pytest.raises(mb.InvalidInput, match=r"the trial must need at most 1e\+50 rounds"):
+        mb.plan(effect=0.3, dim=1, error_cov=0.0, noise_sd=1e40, half_width=1e-10, policy="constant", replicates=0)

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from mebandit import checks, kernels
 from mebandit.analysis.effects import AVERAGE
+from mebandit.kernels import limits
 from mebandit.values import Floats
 
 
@@ -59,7 +60,12 @@ class Goal:
         0 if there is none."""
         z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
         allowed = (self.effect / (z + quantile(aim))) ** 2 if self.tests else (aim / z) ** 2
-        return max(1, math.ceil(V / (allowed - fixed) * (1 - 1e-12))) if allowed > fixed else 0
+        if not allowed > fixed:
+            return 0
+        n = V / (allowed - fixed) * (1 - 1e-12)
+        if not n <= limits.LARGEST:
+            checks.refuse("the trial", f"need at most {limits.LARGEST:g} rounds", f"{n:g}, for a variance of {V:g} a round")
+        return max(1, math.ceil(n))
 
     def reached(self, V: float, n: float, fixed: float = 0.0) -> float:
         """The half-width, or the power, that n rounds give."""

@@ -67,27 +67,40 @@ class Pilot:
             method: The method of the trial's analysis.
             where: What a refusal names.
         """
-        if method not in plain["estimates"]:
-            checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(plain['estimates'])}.")
         try:
-            own = plain["estimates"][method]
-            theta, covariance = np.array(own["theta"], dtype=float), np.array(own["covariance"], dtype=float)
-            fitted = len(covariance) > theta.size
-            return cls(
-                coefficients=np.column_stack([own["intercept"], theta]) if fitted else theta,
-                covariance=covariance,
-                of_error_model=np.zeros_like(covariance) if own["model_covariance"] is None else np.array(own["model_covariance"]),
-                features=tuple(plain["features"]),
-                actions=tuple(plain["actions"]),
-                mean=np.array(plain["mean_context"], dtype=float),
-                mean_cov=np.array(plain["mean_context_cov"], dtype=float),
-                rounds=plain["rounds"],
-                units=plain["units"],
-                availability=plain["rows"]["available_share"],
-                missing=plain["rows"]["missing_share"],
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise LogError(f"{where} must be written by this version of mebandit; got one without {error}. Fit the pilot again.") from error
+            estimates = plain["estimates"]
+            own = estimates.get(method)
+            found = None if own is None else cls._of_estimate(own, plain)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            reason = f"without {error}" if isinstance(error, KeyError) else f"in which this is wrong: {str(error).rstrip('.')}"
+            raise LogError(f"{where} must be written by this version of mebandit; got one {reason}. Fit the pilot again.") from error
+        if found is None:
+            checks.refuse("method", "be one that the pilot was fitted with", repr(method), f"It has {', '.join(estimates)}.")
+        return found
+
+    @classmethod
+    def _of_estimate(cls, own: dict[str, Any], plain: dict[str, Any]) -> Self:
+        """Of one estimate in the JSON of an analysis, every part checked."""
+        features, actions = tuple(plain["features"]), tuple(plain["actions"])
+        theta, covariance = checks.floats("theta", own["theta"], (None, len(features))), np.array(own["covariance"], dtype=float)
+        fitted = len(covariance) > theta.size
+        size = theta.size + fitted * len(theta)
+        d, of_model = len(features), own["model_covariance"]
+        if not (d and all(isinstance(name, str) for name in features + actions) and len(actions) in (0, len(theta))):
+            checks.refuse("features and actions", "be names", checks.shown(features + actions))
+        return cls(
+            coefficients=np.column_stack([checks.floats("intercept", own["intercept"], (len(theta),)), theta]) if fitted else theta,
+            covariance=checks.floats("covariance", covariance, (size, size)),
+            of_error_model=np.zeros((size, size)) if of_model is None else checks.floats("model_covariance", of_model, (size, size)),
+            features=features,
+            actions=actions,
+            mean=checks.floats("mean_context", plain["mean_context"], (d,)),
+            mean_cov=checks.floats("mean_context_cov", plain["mean_context_cov"], (d, d)),
+            rounds=checks.integer("rounds", plain["rounds"], 1, 2**53),
+            units=checks.integer("units", plain["units"], 0, 2**53),
+            availability=checks.number("available_share", plain["rows"]["available_share"], "be a share", 0.0, 1.0),
+            missing=checks.number("missing_share", plain["rows"]["missing_share"], "be a share", 0.0, 1.0),
+        )
 
     @property
     def has_intercept(self) -> bool:
