@@ -49,7 +49,7 @@ from mebandit.runtime.files import begins_with, check_output
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
     """Estimate reward models from a log, with confidence intervals and diagnostics.
 
-    LOG is a Parquet or CSV file, a folder of such files, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
+    LOG is a Parquet or CSV file, a folder of these, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
     predicted context, the action, the probability with which it was drawn, the reward.
 
     \b
