@@ -69,7 +69,7 @@ def fit(
         floor: Exploration floor of the logging policy; rounds below it are reported (default None: not known).
         validation: An error model from validation pairs or replicates, of all features or of some. The diagnostics compare Σe with it, and
             where it says that the error is Berkson, a warning tells what the correction does (default None).
-        on_bad: What happens to rows that break a rule: "refuse" (default) raises an error that names the first of them; "set-aside" writes
+        on_bad: What happens to rows that break a rule: "refuse" (default) raises an error that names the first such row; "set-aside" writes
             them to the file `set_aside` and goes on without them.
         set_aside: The CSV file for these rows (default None).
         workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.

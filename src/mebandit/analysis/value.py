@@ -90,7 +90,7 @@ def value(
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
-        A `Value`; for policies by name, `Values`, with `contrast(a, b)` between any two of them.
+        A `Value`; for policies by name, `Values`, with `contrast(a, b)` between any two policies.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -49,7 +49,7 @@ from mebandit.runtime.files import begins_with, check_output
 def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
     """Estimate reward models from a log, with confidence intervals and diagnostics.
 
-    LOG is a Parquet or CSV file, a folder of them, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
+    LOG is a Parquet or CSV file, a folder of these, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
     predicted context, the action, the probability with which it was drawn, the reward.
 
     \b
@@ -136,7 +136,7 @@ def _print_verdicts(findings: list[tuple[str, str, str]]) -> None:
 )
 @click.option(
     "--features",
-    help="Names of the features in the log, separated by commas, if different from --predicted; with --join, all of them, in order.",
+    help="Names of the features in the log, separated by commas, if different from --predicted; with --join, all features, in order.",
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file for `mebandit fit --error-model`.")
 def error_model(evidence: tuple[Path, ...], out: Path, **given: Any) -> None:

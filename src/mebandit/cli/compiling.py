@@ -13,7 +13,11 @@ RECIPES = ("meb", "meb_naive", "meb_dr", "greedy", "lin_ucb", "thompson", "robus
 
 @commands.command("compile")
 @click.option(
-    "--recipe", "recipes", multiple=True, type=click.Choice(RECIPES), help="Repeat for several; by default all of them.  [default: all]"
+    "--recipe",
+    "recipes",
+    multiple=True,
+    type=click.Choice(RECIPES),
+    help="Repeat for several; the default is every recipe.  [default: all]",
 )
 @click.option("--n-actions", type=click.IntRange(min=2), default=2, show_default=True, help="How many actions the trial has.")
 @click.option(

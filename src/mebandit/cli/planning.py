@@ -18,7 +18,7 @@ FILES = ("plan.png", "plan.json", "plan.html")
 
 
 class Numbers(click.ParamType[Any]):
-    """A number; several with commas; rows of them with semicolons."""
+    """A number; several with commas; rows of a matrix separated by semicolons."""
 
     name = "numbers"
 

@@ -118,7 +118,7 @@ numbers, `as_written` follows the text. Finished cells are kept: after an interr
 @click.option(
     "--heartsteps-csv",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The cleaned HeartSteps V1 data (CSV): its rows are then played beside the built-in description of them.",
+    help="The cleaned HeartSteps V1 data (CSV): its rows are then simulated beside the built-in description of the data.",
 )
 def paper(
     experiment: str,

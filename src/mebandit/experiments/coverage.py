@@ -129,7 +129,7 @@ def as_markdown(found: Coverage, *, command: str) -> str:
     for world in found.trials:
         for what, of in (("arms", "θ"), ("contrast", "θ_1 - θ_0")):
             tables += [f"## Every coefficient of {of}, {world}", found.table(world, what).as_markdown()]
-    tables[0] += "\n\nThe mean is over the ten coefficients; min and max are the lowest and the highest of them."
+    tables[0] += "\n\nThe mean is over the ten coefficients; min and max are the lowest and the highest coverage of a single coefficient."
     return "\n\n".join(
         [
             "# Coverage of the intervals",

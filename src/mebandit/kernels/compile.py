@@ -18,6 +18,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from .splicing import Compiler
+
 STAMP = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))).hexdigest()
 """changes with any file of this package: numba itself notices changes in a function's own file alone, not in what that function calls"""
 
@@ -107,7 +109,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def dispatching(function: Callable[..., Any], wrapped: bool) -> Any:
-        dispatcher = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=not wrapped, **options)(function)
+        wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not wrapped}
+        dispatcher = numba.njit(error_model="numpy", pipeline_class=Compiler, **wrappers, **options)(function)
         if isinstance(dispatcher, Dispatcher):  # else NUMBA_DISABLE_JIT is set
             try:
                 dispatcher._cache = Cache(function, wrapped)

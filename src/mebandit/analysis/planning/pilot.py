@@ -20,14 +20,14 @@ from mebandit.values import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
-    """What a plan reads of the analysis of a pilot, by one method."""
+    """The results of a pilot's analysis that a plan needs, by one method."""
 
     coefficients: Floats
     """the intercepts, if they were fitted, and θ, (K, p)"""
     covariance: Floats
-    """of all of them, actions stacked, (K p, K p)"""
+    """the covariance of all coefficients, action after action, (K p, K p)"""
     of_error_model: Floats
-    """the part of it that comes from the error model, which more rounds do not reduce"""
+    """the part of this covariance that comes from the error model, which more rounds do not reduce"""
     features: tuple[str, ...]
     actions: tuple[str, ...]
     """labels of the actions, or none"""

@@ -97,7 +97,7 @@ def plan(
 
 
 def _rounds_each(given: float, duration: Duration | None) -> float:
-    """Rounds of a user: as given, or what days and decision points make of them."""
+    """Rounds of a user: as given, or computed from days, decision points and availability."""
     if duration is None:
         return given
     if given != 1.0:
@@ -135,7 +135,7 @@ def pilot_of(given: Any, method: Method, progress: Show, options: dict[str, Any]
 
 
 def _taken(left: dict[str, Any], options: type[Mapping[str, Any]]) -> dict[str, Any]:
-    """The options of one kind, taken out of what is left."""
+    """The options of one kind, removed from the options not yet used."""
     return {name: left.pop(name) for name in options.__annotations__ if name in left}
 
 
