@@ -86,9 +86,9 @@ def test_no_round_leaves_its_memory(tmp_path: Path) -> None:
 def test_a_calibrated_context_has_a_usable_size() -> None:
     """Where the errors were huge and x~ hardly varied, an exact prediction later would be calibrated by a factor of 1e130."""
     learner, rng = mb.Learner(mb.meb_dr(2, 1), seed=1), np.random.default_rng(1)
-    for t in range(30):
+    for t in range(40):
         learner.learn(learner.decide(rng.normal(size=1), 1e40 if t < 12 else 1e-90), float(rng.normal()))
-        assert all(np.isfinite(part).all() for part in learner.state), t
+        assert all((np.abs(part) <= 1e200).all() for part in learner.state), t  # far from where sums and products of them end
 
 
 @pytest.mark.parametrize("wrong", [3.5, True, [[1.0]], [[1.0], [1.0, 2.0]], ["a", "a", "b"], ("a",)])
