@@ -70,7 +70,7 @@ def trials(rng: Rng, folder: Path) -> None:
     import mebandit as mb
 
     table, options = trial(rng)
-    shown = {"workers": 1, "progress": False}
+    shown: dict[str, Any] = {"workers": 1, "progress": False}
     others = options if rng.random() < 0.1 else {name: value for name, value in options.items() if name != "observed"}
     with refusals():
         found = mb.fit(table, methods=["meb", "dr"], **shown, **options)
