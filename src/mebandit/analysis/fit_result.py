@@ -199,6 +199,7 @@ def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
     return {
         "theta": found.theta.tolist(),
         "std_error": found.std_error.tolist(),
+        "df": found.df.tolist(),
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept.tolist(),
         "intercept_std_error": found.intercept_std_error.tolist(),
@@ -213,6 +214,7 @@ def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
     return {
         "theta": found.theta.tolist(),
         "std_error": found.std_error.tolist(),
+        "df": np.broadcast_to(found.df, found.theta.shape).tolist(),
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept,
         "intercept_std_error": found.intercept_std_error,

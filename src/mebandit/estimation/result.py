@@ -1,12 +1,13 @@
 """`Estimate`: reward parameters with their uncertainty, the value that every estimation returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from mebandit import checks, kernels
+from mebandit import checks
 from mebandit.estimation.moments import Moments
 from mebandit.estimation.solving import Fit, condition
+from mebandit.estimation.student import satterthwaite, t_quantile
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats
 
@@ -23,9 +24,13 @@ class Contrast:
     """the difference of the intercepts; zero unless they were fitted"""
     intercept_std_error: float = 0.0
     """its standard error; zero unless intercepts were fitted"""
+    df: Floats | float = np.inf
+    """degrees of freedom of the standard errors, (d,); infinite for the normal approximation"""
+    intercept_df: float = np.inf
+    """those of the intercept's standard error"""
 
     def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals for θ_a - θ_b by the normal approximation.
+        """Confidence intervals for θ_a - θ_b by Student's t.
 
         Args:
             level: Confidence level, between 0 and 1; 0.95 by default.
@@ -33,7 +38,7 @@ class Contrast:
         Returns:
             Lower and upper ends, (d, 2).
         """
-        return _interval(self.theta, self.std_error, level)
+        return t_interval(self.theta, self.std_error, self.df, level)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class Estimate:
     """
     model_covariance: Floats | None = None
     """the part of `covariance` that comes from an estimated error model; more rounds do not reduce it"""
+    influence: Floats | None = field(default=None, repr=False)
+    """what each cluster, or each of at most 512 groups of rounds, adds to the error of the coefficients, (groups, K p); from its squares
+    follow the degrees of freedom. None: intervals use the normal approximation"""
 
     @property
     def has_intercept(self) -> bool:
@@ -84,7 +92,7 @@ class Estimate:
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0)).reshape(len(self.theta), -1)
 
     def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals for θ by the normal approximation: θ ± z std_error.
+        """Confidence intervals for θ by Student's t: θ ± t std_error, t the quantile with `df` degrees of freedom.
 
         Args:
             level: Confidence level, between 0 and 1; 0.95 by default.
@@ -92,7 +100,40 @@ class Estimate:
         Returns:
             Lower and upper ends, (K, d, 2).
         """
-        return _interval(self.theta, self.std_error, level)
+        return t_interval(self.theta, self.std_error, self.df, level)
+
+    @property
+    def df(self) -> Floats:
+        """Degrees of freedom of the standard errors of θ by Satterthwaite's approximation, (K, d); infinite with `sandwich="hc0"`."""
+        return self._df.reshape(len(self.theta), -1)[:, -self.theta.shape[1] :]
+
+    @property
+    def intercept_df(self) -> Floats:
+        """Degrees of freedom of the standard errors of the intercepts, (K,)."""
+        return self._df.reshape(len(self.theta), -1)[:, 0]
+
+    @property
+    def _df(self) -> Floats:
+        return self.degrees_of_freedom(np.eye(len(self.covariance)))
+
+    def degrees_of_freedom(self, weights: Floats) -> Floats:
+        """Degrees of freedom of the standard errors of linear combinations of the coefficients.
+
+        Args:
+            weights: A row for each combination, with a weight for each coefficient in the order of `covariance`, (m, K p).
+
+        Returns:
+            Satterthwaite's df = 2 V² / Var(V) of each variance V, (m,). The part of V that comes from an estimated error model counts as
+            known exactly.
+        """
+        if self.influence is None or not len(self.influence):
+            return np.full(len(weights), np.inf)
+        known = np.isfinite(self.influence).all(axis=0)
+        df = satterthwaite(np.where(known, self.influence, 0.0), weights)
+        if self.model_covariance is not None:
+            whole, fixed = (np.einsum("mi,ij,mj->m", weights, C, weights) for C in (self.covariance, self.model_covariance))
+            df = df * np.divide(whole, whole - fixed, out=np.full_like(whole, np.inf), where=whole - fixed > 0) ** 2
+        return np.asarray(df)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """The difference in effect between two actions, θ_a - θ_b, with its standard errors.
@@ -107,16 +148,27 @@ class Estimate:
         spread = blocks[a, :, a] + blocks[b, :, b] - blocks[a, :, b] - blocks[b, :, a]
         error = np.sqrt(np.maximum(np.diag(spread), 0.0))
         level, level_error = self.intercept[a] - self.intercept[b], error[0] if self.has_intercept else 0.0
-        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error))
+        df = self.degrees_of_freedom(np.kron(np.eye(k)[a] - np.eye(k)[b], np.eye(len(error))))
+        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error), df[-d:], float(df[0]))
 
 
-def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
+def t_interval(center: Floats, std_error: Floats, df: Floats | float, level: float) -> Floats:
+    """Confidence intervals by Student's t, (..., 2).
+
+    Args:
+        center: The estimates.
+        std_error: Their standard errors.
+        df: Degrees of freedom of these.
+        level: Confidence level, between 0 and 1.
+    """
     level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    half = kernels.normal_quantile(0.5 + level / 2) * std_error
+    half = t_quantile(0.5 + level / 2, np.asarray(df, dtype=np.float64)) * std_error
     return np.stack([center - half, center + half], axis=-1)
 
 
-def assembled(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool, counted: Floats) -> Estimate:
+def assembled(
+    fit: Fit, moments: Moments, covariance: Floats, *, influence: Floats | None, method: str, intercept: bool, counted: Floats
+) -> Estimate:
     """The estimate of a method from what was solved; `counted` are the rounds in which each action was taken, (K,)."""
     with np.errstate(over="ignore"):
         per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
@@ -125,6 +177,7 @@ def assembled(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
         theta=fit.theta[:, int(intercept) :],
         intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
         covariance=covariance,
+        influence=influence,
         method=method,
         guarded=fit.report == layout.GUARDED,
         diagnostics={
