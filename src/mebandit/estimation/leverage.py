@@ -8,7 +8,8 @@ values, H_t = w x̃x̃'M^-1, or H_g = Σ_g w x̃x̃'M^-1 for a cluster g,
     hc0:  ψ                 the plain sandwich.
 
 "dr" has a second regression, whose residuals are too small as well. With hc2 and hc3 its pseudo-outcomes y = z'β + u (r - z'β) use β
-without the round or cluster, and what leaving it out of β changes in all other pseudo-outcomes, Σ c (1 - u) x̃z' (β_(-t) - β), is added to ψ_t.
+without the round or cluster. What leaving it out of β changes in all other pseudo-outcomes is added to ψ_t:
+Σ c (1 - u) x̃z' (β_(-t) - β).
 """
 
 from collections.abc import Mapping

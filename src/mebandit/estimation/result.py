@@ -67,6 +67,8 @@ class Estimate:
     """
     model_covariance: Floats | None = None
     """the part of `covariance` that comes from an estimated error model; more rounds do not reduce it"""
+    model_df: float = np.inf
+    """degrees of freedom of that part: the pairs, or participants with pairs, beyond the coefficients estimated from them"""
     influence: Floats | None = field(default=None, repr=False)
     """what each cluster, or each of at most 512 groups of rounds, adds to the error of the coefficients, (groups, K p); from its squares
     follow the degrees of freedom. None: intervals use the normal approximation"""
@@ -123,16 +125,17 @@ class Estimate:
             weights: A row for each combination, with a weight for each coefficient in the order of `covariance`, (m, K p).
 
         Returns:
-            Satterthwaite's df = 2 V² / Var(V) of each variance V, (m,). The part of V that comes from an estimated error model counts as
-            known exactly.
+            Satterthwaite's df = 2 V² / Var(V) of each variance V, (m,). With an estimated error model V is the sum of two variances, and
+            1/df that of (V_i/V)²/df_i.
         """
         if self.influence is None or not len(self.influence):
             return np.full(len(weights), np.inf)
         known = np.isfinite(self.influence).all(axis=0)
         df = satterthwaite(np.where(known, self.influence, 0.0), weights)
         if self.model_covariance is not None:
-            whole, fixed = (np.einsum("mi,ij,mj->m", weights, C, weights) for C in (self.covariance, self.model_covariance))
-            df = df * np.divide(whole, whole - fixed, out=np.full_like(whole, np.inf), where=whole - fixed > 0) ** 2
+            whole, added = (np.einsum("mi,ij,mj->m", weights, C, weights) for C in (self.covariance, self.model_covariance))
+            share = np.divide(added, whole, out=np.zeros_like(whole), where=whole > 0)
+            df = 1.0 / ((1 - share) ** 2 / df + share**2 / self.model_df)
         return np.asarray(df)
 
     def contrast(self, a: int, b: int) -> Contrast:

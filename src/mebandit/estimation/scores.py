@@ -80,9 +80,9 @@ class Scores(NamedTuple):
     @property
     def by_cluster(self) -> Floats:
         """All that is kept by cluster, in one array, (clusters, ...)."""
-        n = self.totals.shape[1]
+        m, n, size = self.totals.shape
         products = self.products.reshape(n, -1) if self.products.size else np.empty((n, 0))
-        return np.hstack([np.moveaxis(self.totals, 0, 1).reshape(n, -1), products])
+        return np.hstack([np.moveaxis(self.totals, 0, 1).reshape(n, m * size), products])
 
     def with_clusters(self, by_cluster: Floats) -> Self:
         """The same with what is kept by cluster, as `by_cluster` has it."""
