@@ -104,6 +104,7 @@ class Solution:
                 self.moments[method],
                 sandwich(fit, scores.middle(g)),
                 influence=influence(fit, scores.grouped(g)) if scoring.leverage.kind else None,
+                clusters=scores.totals.shape[1],
                 method=method,
                 intercept=self.options.intercept,
                 counted=self.rounds,

@@ -14,9 +14,7 @@ from mebandit.measurement.parameters import reliability_of, stacked
 from mebandit.values import Floats, Integers
 
 
-def from_validation(
-    predicted: ArrayLike, truth: ArrayLike, *, assume: str | None = None, unit: ArrayLike | None = None
-) -> ErrorModel:
+def from_validation(predicted: ArrayLike, truth: ArrayLike, *, assume: str | None = None, unit: ArrayLike | None = None) -> ErrorModel:
     """Which error it is, and how large, from pairs of prediction and truth.
 
     The model is x̃ = b + B x + e with b, B and Ω = Var(e) of the least-squares fit of x̃ on x, the kind "biased". It holds for classical
@@ -72,7 +70,7 @@ def from_validation(
 
 def _participants(unit: ArrayLike, n: int) -> Integers:
     """The number of each pair's participant, from 0."""
-    labels = checks.regular("unit", unit)
+    labels = np.asarray(unit)
     if labels.shape != (n,):
         checks.refuse("unit", f"have shape ({n},)", f"shape {labels.shape}")
     index = np.unique(labels, return_inverse=True)[1].astype(np.int64)
