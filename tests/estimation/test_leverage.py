@@ -6,9 +6,10 @@ import scipy.stats
 import statsmodels.api as sm
 
 import mebandit as mb
+from mebandit.estimation.anytime import boundary
 from mebandit.estimation.leverage import Sandwich
 from mebandit.estimation.methods import Method
-from mebandit.estimation.student import satterthwaite, t_quantile
+from mebandit.estimation.student import f_tail, satterthwaite, t_quantile
 from mebandit.values import Floats, Integers
 
 
@@ -86,3 +87,36 @@ def test_degrees_of_freedom_are_the_number_of_clusters_for_normal_scores_and_few
     weights = np.eye(400)
     assert satterthwaite(normal, weights).mean() == pytest.approx(512 * 0.95, rel=0.06)  # not above 512, in a half of cases
     assert np.median(satterthwaite(laplace, weights)) == pytest.approx(2 * 512 / 5, rel=0.15)
+
+
+def test_tails_of_f_are_those_of_scipy() -> None:
+    for statistic, above, below in ((0.3, 1, 3.5), (2.0, 4, 12.0), (5.0, 2, 200.0), (0.0, 3, 5.0)):
+        assert f_tail(statistic, above, below) == pytest.approx(scipy.stats.f.sf(statistic, above, below), rel=1e-10)
+
+
+def test_a_joint_test_of_one_coefficient_is_its_t_test() -> None:
+    """W = (θ/s)², and the p-value is where the interval begins to hold 0; with the plain sandwich W is chi-square."""
+    x, actions, rewards, propensities = small_log(200)
+    found = mb.estimate(x, actions, rewards, propensities, 0.1, method="dr")
+    one = found.wald([[0.0, 1.0, 0.0, 0.0]])
+    ratio = found.theta[0, 1] / found.std_error[0, 1]
+    assert one.statistic == pytest.approx(ratio**2)
+    assert one.p_value == pytest.approx(2 * scipy.stats.t.sf(abs(ratio), found.df[0, 1]))
+    plain = mb.estimate(x, actions, rewards, propensities, 0.1, method="dr", sandwich="hc0")
+    L = np.hstack([-np.eye(2), np.eye(2)])
+    both = plain.wald(L)
+    gap = plain.theta[1] - plain.theta[0]
+    assert both.statistic == pytest.approx(gap @ np.linalg.solve(L @ plain.covariance @ L.T, gap))
+    assert both.p_value == pytest.approx(scipy.stats.chi2.sf(both.statistic, 2), rel=1e-4)  # a million stands for infinity
+
+
+def test_anytime_intervals_are_wider_and_narrowest_in_multiples_near_the_chosen_round() -> None:
+    """The boundary grows to both sides of n*; a band at every look contains the interval of one look."""
+    x, actions, rewards, propensities = small_log(200)
+    found = mb.estimate(x, actions, rewards, propensities, 0.1)
+    one, always = (np.diff(found.interval(0.9, anytime=anytime))[..., 0] for anytime in (False, True))
+    assert (always > 1.3 * one).all()
+    assert np.isfinite(found.contrast(1, 0).interval(anytime=True)).all()
+    multiples = [boundary(n, 0.95) for n in (20, 100, 450, 2000, 50_000)]
+    assert min(multiples) == multiples[2]
+    assert boundary(500, 0.99) > boundary(500, 0.95) > 1.96

@@ -1,16 +1,31 @@
 """`Estimate`: reward parameters with their uncertainty, the value that every estimation returns."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.estimation.anytime import multiples
 from mebandit.estimation.moments import Moments
 from mebandit.estimation.solving import Fit, condition
-from mebandit.estimation.student import satterthwaite, t_quantile
+from mebandit.estimation.student import f_tail, satterthwaite, t_quantile
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats
+
+
+class WaldTest(NamedTuple):
+    """The result of a joint test of several coefficients."""
+
+    statistic: float
+    """W, chi-square in large samples"""
+    df: int
+    """the number of combinations that were tested"""
+    denominator_df: float
+    """the degrees of freedom of the covariance in Fisher's F; infinite for the chi-square distribution"""
+    p_value: float
+    """the probability of a larger statistic if all combinations are 0"""
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,28 @@ class Estimate:
             share = np.divide(added, whole, out=np.zeros_like(whole), where=whole > 0)
             df = 1.0 / ((1 - share) ** 2 / df + share**2 / self.model_df)
         return np.asarray(df)
+
+    def wald(self, weights: ArrayLike) -> WaldTest:
+        """The joint test that several linear combinations of the coefficients are 0: W = (Lβ)'(L Cov L')^-1 (Lβ).
+
+        Args:
+            weights: L, a row for each combination, with a weight for each coefficient in the order of `covariance`, (m, K p).
+
+        Returns:
+            The test. W/m is held against Fisher's F with m and the smallest of the rows' degrees of freedom ν, times (ν - m + 1)/ν, as in
+            Hotelling's test.
+        """
+        L = checks.floats("weights", weights, (None, len(self.covariance)))
+        fitted = np.column_stack([self.intercept, self.theta]) if self.has_intercept else self.theta
+        value, spread = L @ fitted.ravel(), L @ self.covariance @ L.T
+        m, ν = len(L), float(self.degrees_of_freedom(L).min())
+        if np.linalg.matrix_rank(spread, hermitian=True) < m or ν < m:
+            rule = "be linearly independent combinations, fewer than the degrees of freedom of their standard errors"
+            checks.refuse("weights", rule, f"{m} rows with {ν:.3g} degrees of freedom")
+        statistic = float(value @ np.linalg.solve(spread, value))
+        left = ν - m + 1 if np.isfinite(ν) else ν
+        scaled = statistic / m * (left / ν if np.isfinite(ν) else 1.0)
+        return WaldTest(statistic, m, left, f_tail(scaled, m, left))
 
     def contrast(self, a: int, b: int) -> Contrast:
         """The difference in effect between two actions, θ_a - θ_b, with its standard errors.

@@ -48,6 +48,18 @@ def t_quantile(probability: float, df: Floats) -> Floats:
     return np.array([z if not ν < NORMAL_FROM else _quantile(probability, float(ν), z) for ν in np.ravel(df)]).reshape(np.shape(df))
 
 
+def f_tail(statistic: float, numerator: int, denominator: float) -> float:
+    """P(F > statistic) of Fisher's F = I_x(denominator/2, numerator/2) with x = denominator / (denominator + numerator statistic).
+
+    Args:
+        statistic: The value to exceed, at least 0.
+        numerator: Degrees of freedom above the line.
+        denominator: Those below; from a million on they count as infinite.
+    """
+    below = min(denominator, NORMAL_FROM)
+    return incomplete_beta(below / (below + numerator * statistic), below / 2, numerator / 2)
+
+
 def _quantile(probability: float, ν: float, z: float) -> float:
     """One quantile, by Newton's steps within a bracket."""
     if math.isnan(ν):
