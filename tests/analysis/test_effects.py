@@ -36,10 +36,10 @@ def test_an_effect_at_a_value_moves_along_the_moderation() -> None:
     low, high = (found.effect_at({"stress": value, "place=work": 1.0, "place=other": 0.0}) for value in (1.0, 3.0))
     contrast = found.best.contrast(1, 0)
     assert high.value - low.value == pytest.approx(2 * contrast.theta[0])
-    everywhere = found.effect_at({name: 0.0 for name in found.features})
+    everywhere = found.effect_at(dict.fromkeys(found.features, 0.0))
     assert (everywhere.value, everywhere.std_error) == pytest.approx((contrast.intercept, contrast.intercept_std_error))
     assert found.effect_at({}) == found.average_effect()
-    with pytest.raises(mb.InvalidInput, match="at must be one of 'stress', .*; got 'steps'"):
+    with pytest.raises(mb.InvalidInput, match=r"at must be one of 'stress', .*; got 'steps'"):
         found.effect_at({"steps": 1.0})
 
 
