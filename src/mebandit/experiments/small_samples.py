@@ -170,3 +170,33 @@ def run_small_samples(
         }
         told(f"{name}: " + "; ".join(f"{method} {kind} {own.cell}" for (kind, method), own in found[name].items()))
     return SmallSamples(found, replicates, seed)
+
+
+def as_markdown(found: SmallSamples, *, command: str) -> str:
+    """The page of the docs.
+
+    Args:
+        found: The study.
+        command: What writes the page.
+    """
+    noise = 100 * np.sqrt(0.95 * 0.05 / found.replicates)
+    return "\n\n".join(
+        [
+            "# Coverage in small trials",
+            "A nominal 95 % interval should contain the truth in 95 of 100 trials. With the plain sandwich (`hc0`) and the normal "
+            "quantile it does so less often where rounds or participants are few, weights are large, or errors have heavy tails. The "
+            "default (`hc2`) divides scores by what leverage takes from them, leaves every round or participant out of its own outcome "
+            "regression in `dr`, and uses Student's t with Satterthwaite's degrees of freedom. This page counts both.",
+            "**Setting.** Two actions, two features, θ = (0.5, -1) and (0, 1), contexts with mean 1 and variance 1, error variance 0.5, "
+            "noise 0.5. The policy is `mb.meb(2, 2, floor=0.1)`; it learns after every round. Participants take turns, and differ in "
+            f"all coefficients and in their mean reward, with standard deviation 0.5. {found.replicates:,} trials of each setting, seed "
+            f"{found.seed}; the corrections were chosen on trials with other seeds. A percentage has a standard error of {noise:.1f} "
+            "points.",
+            "Each cell has the coverage of θ, mean over its four coefficients and, in brackets, the lowest; then of θ_1 - θ_0, mean over "
+            "two coefficients; then of the average effect, all in %. After the world stands the number of rounds.",
+            found.table.as_markdown(),
+            "Errors with t3 tails have no fourth moment: no variance of a variance is finite there, and no correction is exact.",
+            f"`{command}` writes this page.",
+            "",
+        ]
+    )
