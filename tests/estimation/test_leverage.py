@@ -107,7 +107,7 @@ def test_a_joint_test_of_one_coefficient_is_its_t_test() -> None:
     both = plain.wald(L)
     gap = plain.theta[1] - plain.theta[0]
     assert both.statistic == pytest.approx(gap @ np.linalg.solve(L @ plain.covariance @ L.T, gap))
-    assert both.p_value == pytest.approx(scipy.stats.chi2.sf(both.statistic, 2), rel=1e-4)  # a million stands for infinity
+    assert both.p_value == pytest.approx(scipy.stats.chi2.sf(both.statistic, 2), rel=1e-10)
 
 
 def test_anytime_intervals_are_wider_and_narrowest_in_multiples_near_the_chosen_round() -> None:

@@ -69,7 +69,7 @@ def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, sandwich: str)
 def _pinv(matrix: Floats) -> Floats:
     """The inverse, in units in which the diagonal is one, of what is not rounding."""
     size = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
-    return np.asarray(np.linalg.pinv(matrix / np.outer(size, size), rcond=1e-10, hermitian=True)) / np.outer(size, size)
+    return np.asarray(np.linalg.pinv(matrix / np.outer(size, size), rcond=1e-10, hermitian=True) / np.outer(size, size))
 
 
 def corrects_clusters(n_clusters: int, n_actions: int, dim: int) -> bool:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mebandit import kernels
+from mebandit.measurement.hypotheses import chi_square_tail
 from mebandit.values import Floats
 
 GROUPS = 512
@@ -54,10 +55,11 @@ def f_tail(statistic: float, numerator: int, denominator: float) -> float:
     Args:
         statistic: The value to exceed, at least 0.
         numerator: Degrees of freedom above the line.
-        denominator: Those below; from a million on they count as infinite.
+        denominator: Those below; from a million on they count as infinite, and numerator F as chi-square.
     """
-    below = min(denominator, NORMAL_FROM)
-    return incomplete_beta(below / (below + numerator * statistic), below / 2, numerator / 2)
+    if denominator >= NORMAL_FROM:
+        return chi_square_tail(numerator * statistic, numerator)
+    return incomplete_beta(denominator / (denominator + numerator * statistic), denominator / 2, numerator / 2)
 
 
 def _quantile(probability: float, ν: float, z: float) -> float:
