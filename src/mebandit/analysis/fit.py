@@ -78,7 +78,7 @@ def fit(
         workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.
             None (default): all cores. The result does not depend on it.
         progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
-        sandwich: The small-sample correction of the standard errors, as in `mebandit.estimate`: "hc2" (default), "hc3" or "hc0".
+        sandwich: How standard errors are corrected, as in `estimate`: "hc2" (default), "hc3" or "hc0".
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
@@ -94,8 +94,7 @@ def fit(
     array([-1.,  2.])
     """
     chosen = _chosen(methods)
-    if floor is not None:
-        floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
+    floor = None if floor is None else checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
     told = _checked_validation(validation, reading.source.columns.predicted)

@@ -60,8 +60,7 @@ def estimate(
         stabilizer: π^nd, (K,) or (T, K). A constant one, also the default, cancels; one that differs between rounds weights them.
         guard: When Fuller's modification replaces the formula: "auto" (the default), where the formula's matrix is not safely positive
             definite; "always"; "never".
-        unit: Labels of participants or clusters, (T,), within which rounds may be correlated. By default rounds are independent, given the
-            past.
+        unit: Labels of participants or clusters, (T,), within which rounds may be correlated; by default none are, given the past.
         sandwich: The small-sample correction of standard errors. "hc2" (default): for the leverage of every round or cluster; "hc3": the
             same, more conservative; both with t intervals. "hc0": none, with normal intervals.
 
