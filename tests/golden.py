@@ -134,6 +134,7 @@ def estimated(method: Any, error_cov: Any = None, units: bool = False, **options
         errors,
         n_actions=3,
         method=method,
+        sandwich="hc0",
         **options,
     )
     return entry({"theta": found.theta, "std_error": found.std_error}, found.contrast(1, 0).std_error)
@@ -148,7 +149,13 @@ def fitted(**options: Any) -> Entry:
     columns = {f"x{i}": log["predicted"][:, i] for i in range(3)}
     taken = log["propensities"][np.arange(len(log["actions"])), log["actions"]]
     table = {**columns, "action": log["actions"], "reward": log["rewards"], "propensity": taken, "unit": log["unit"]}
-    given: dict[str, Any] = {"predicted": list(columns), "propensity": "propensity", "error_cov": [0.0, 0.35, 0.3], "n_actions": 3}
+    given: dict[str, Any] = {
+        "predicted": list(columns),
+        "propensity": "propensity",
+        "error_cov": [0.0, 0.35, 0.3],
+        "n_actions": 3,
+        "sandwich": "hc0",
+    }
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(pa.table(table), f"{folder}/log.parquet")
         found = mb.fit(f"{folder}/log.parquet", **given, **options)

@@ -30,6 +30,19 @@ def test_the_average_effect_is_that_of_centred_features() -> None:
     assert (plain["value"], plain["interval"][0]) == (found.value, found.interval()[0])
 
 
+def test_an_effect_at_a_value_moves_along_the_moderation() -> None:
+    """The difference between two values of a feature is their distance times its coefficient, with that interval too."""
+    found = mb.fit(trial().query("free"), methods="dr", **COLUMNS)
+    low, high = (found.effect_at({"stress": value, "place=work": 1.0, "place=other": 0.0}) for value in (1.0, 3.0))
+    contrast = found.best.contrast(1, 0)
+    assert high.value - low.value == pytest.approx(2 * contrast.theta[0])
+    everywhere = found.effect_at(dict.fromkeys(found.features, 0.0))
+    assert (everywhere.value, everywhere.std_error) == pytest.approx((contrast.intercept, contrast.intercept_std_error))
+    assert found.effect_at({}) == found.average_effect()
+    with pytest.raises(mb.InvalidInput, match=r"at must be one of 'stress', .*; got 'steps'"):
+        found.effect_at({"steps": 1.0})
+
+
 def test_the_figure_has_a_row_for_each_effect_with_its_numbers(tmp_path: Path) -> None:
     found = mb.fit(trial().query("free"), **COLUMNS)
     for ending, begins in {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}.items():

@@ -1131,7 +1131,7 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
         assert size.verdict == verdict
     few = mb.measurement.from_validation(x[:30] + 0.02 * rng.normal(size=(30, 1)), x[:30])
     assert few.verdict == "undecided"
-    doubt = said(log, "size of the error" if few.kind == "classical" else "kind of error", error_cov=0.5, validation=few)
+    doubt = said(log, "kind of error", error_cov=0.5, validation=few)
     assert doubt is not None
     assert doubt.verdict != "green"
     both = {"stress": seen[:, 0], "calm": x[:, 0] + rng.normal(0, 1, 4000)}

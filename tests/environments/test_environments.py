@@ -57,7 +57,7 @@ def assert_mean(values: Any, expected: Any) -> None:
     assert (np.abs(values.mean(axis=0) - expected) <= 4.5 * se + 1e-12).all()
 
 
-@pytest.mark.parametrize("error", ["normal", "student_t", "uniform", "bounded"])
+@pytest.mark.parametrize("error", ["normal", "student_t", "uniform", "bounded", "exponential"])
 def test_gaussian_contexts_and_errors_have_their_moments(error: str) -> None:
     mean, cov = np.array([1.0, -2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
     sigma = np.array([[0.5, -0.2], [-0.2, 0.3]])

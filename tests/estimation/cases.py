@@ -7,7 +7,7 @@ from tests.strategies import Case
 
 
 def estimate(case: Case, **options: object) -> mb.Estimate:
-    settings: dict[str, object] = {"n_actions": case.n_actions, "ridge": 0.5, "stabilizer": case.stabilizer} | options
+    settings: dict[str, object] = {"n_actions": case.n_actions, "ridge": 0.5, "stabilizer": case.stabilizer, "sandwich": "hc0"} | options
     return mb.estimate(case.x, case.actions, case.r, case.propensities, case.sigma, **settings)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,7 @@
 """`Estimate`: intervals, contrasts, diagnostics."""
 
 import numpy as np
+import scipy.stats
 
 import mebandit as mb
 
@@ -11,7 +12,8 @@ def test_intervals_and_contrasts_have_the_right_shapes() -> None:
     found = mb.estimate(x, actions, r, np.full(90, 1 / 3), 0.1, n_actions=3, intercept=True)
     assert found.interval().shape == (3, 2, 2)
     np.testing.assert_allclose(found.interval(0.95).mean(axis=-1), found.theta)
-    np.testing.assert_allclose(np.diff(found.interval(0.95))[..., 0], 2 * 1.959964 * found.std_error, rtol=1e-6)
+    quantiles = scipy.stats.t.ppf(0.975, found.df)
+    np.testing.assert_allclose(np.diff(found.interval(0.95))[..., 0], 2 * quantiles * found.std_error, rtol=1e-6)
     gap = found.contrast(2, 0)
     np.testing.assert_array_equal(gap.theta, found.theta[2] - found.theta[0])
     np.testing.assert_allclose(gap.std_error**2, found.std_error[2] ** 2 + found.std_error[0] ** 2, rtol=0.5)

@@ -35,7 +35,9 @@ def test_the_covariance_is_that_of_the_stacked_equations(method: Method, varying
     x = 0.5 + rng.normal(size=(n, d)) @ mix
     seen, actions, first = x + rng.normal(size=(n, d)) * np.sqrt(E[:, range(d), range(d)]), rng.integers(0, k, n), int(intercept)
     r = np.einsum("ti,ti->t", rng.normal(size=(k, d))[actions], x) + rng.normal(size=n)
-    found = mb.estimate(seen, actions, r, np.full(n, 1 / k), E if varying else D, n_actions=k, method=method, intercept=intercept)
+    found = mb.estimate(
+        seen, actions, r, np.full(n, 1 / k), E if varying else D, n_actions=k, method=method, intercept=intercept, sandwich="hc0"
+    )
     assert not found.guarded.any()
     theta, upper, p = np.hstack([found.intercept[:, None], found.theta])[:, 1 - first :], np.triu_indices(d), d + first
     center = seen.mean(axis=0)
@@ -84,11 +86,17 @@ def test_standard_errors_match_the_spread_of_estimates() -> None:
 def test_clustering_adds_within_a_unit_before_squaring() -> None:
     rng = np.random.default_rng(2)
     x, actions, r = rng.normal(size=(60, 2)), np.arange(60) % 2, rng.normal(size=60)
-    each = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1)
-    own = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1, unit=np.arange(60))
+    each = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1, sandwich="hc0")
+    own = mb.estimate(x, actions, r, np.full(60, 0.5), 0.1, unit=np.arange(60), sandwich="hc0")
     np.testing.assert_allclose(own.covariance, each.covariance)
     doubled = mb.estimate(
-        np.repeat(x, 2, axis=0), np.repeat(actions, 2), np.repeat(r, 2), np.full(120, 0.5), 0.1, unit=np.repeat(np.arange(60), 2)
+        np.repeat(x, 2, axis=0),
+        np.repeat(actions, 2),
+        np.repeat(r, 2),
+        np.full(120, 0.5),
+        0.1,
+        unit=np.repeat(np.arange(60), 2),
+        sandwich="hc0",
     )
     np.testing.assert_allclose(doubled.theta, each.theta, rtol=1e-9)
     np.testing.assert_allclose(doubled.covariance, each.covariance, rtol=1e-9)

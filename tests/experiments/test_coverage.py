@@ -30,7 +30,9 @@ def test_the_docs_show_what_the_code_counts() -> None:
 def test_counting() -> None:
     rng = np.random.default_rng(0)
     theta = rng.normal(2.0, 1.0, (40_000, 3))
-    found = counted((theta, np.ones_like(theta)), np.full(3, 2.0))
+    found = counted((theta, np.ones_like(theta), np.full_like(theta, np.inf)), np.full(3, 2.0))
     np.testing.assert_allclose(found.coverage, 0.95, atol=4.5 * np.sqrt(0.95 * 0.05 / 40_000))
     assert found.ratio == pytest.approx(1.0, abs=0.02)
-    assert counted((theta + 1.96, np.ones_like(theta)), np.full(3, 2.0)).coverage == pytest.approx(0.5, abs=0.02)
+    assert counted((theta + 1.96, np.ones_like(theta), np.full_like(theta, np.inf)), np.full(3, 2.0)).coverage == pytest.approx(
+        0.5, abs=0.02
+    )

@@ -20,7 +20,9 @@ from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
 from mebandit.estimation.error_model_variance import with_model_uncertainty
-from mebandit.estimation.methods import GUARDS, METHODS, PREFERRED, Guard, Method, Options
+from mebandit.estimation.estimate import checked_options
+from mebandit.estimation.leverage import Sandwich
+from mebandit.estimation.methods import METHODS, PREFERRED, Guard, Method, Options
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import JacobianSums
 from mebandit.estimation.precision import check_digits, of_usable_sizes
@@ -28,7 +30,7 @@ from mebandit.estimation.scores import Scores
 from mebandit.estimation.solution import Solution, solve_log
 from mebandit.kernels import layout
 from mebandit.logs.log import Log, LogColumns, log_of
-from mebandit.logs.reading import ByUnit, Reading, by_unit, reading_of
+from mebandit.logs.reading import ByUnit, Counted, Reading, by_unit, reading_of
 from mebandit.logs.source import Block
 from mebandit.measurement import ErrorModel, warn_if_berkson
 from mebandit.runtime.progress import Show, compiling_notice
@@ -53,6 +55,7 @@ def fit(
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    sandwich: Sandwich = "hc2",
     **columns: Unpack[LogColumns],
 ) -> Analysis:
     """Analyse a stored log: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
@@ -75,6 +78,7 @@ def fit(
         workers: A number of threads; or the address of a Dask scheduler, or its Client, whose workers read Parquet files for themselves.
             None (default): all cores. The result does not depend on it.
         progress: Whether to show progress on standard error, or a function of (done, total); None (default): on a terminal.
+        sandwich: How standard errors are corrected, as in `estimate`: "hc2" (default), "hc3" or "hc0".
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
@@ -90,13 +94,11 @@ def fit(
     array([-1.,  2.])
     """
     chosen = _chosen(methods)
-    if floor is not None:
-        floor = checks.number("floor", floor, "be a probability", 0.0, 1.0)
-    options = Options(checks.number("ridge", ridge, "be a number of at least 0", 0.0), checks.truth("intercept", intercept), guard)
-    checks.one_of("guard", guard, GUARDS)
+    floor = None if floor is None else checks.number("floor", floor, "be a probability", 0.0, 1.0)
+    options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
     told = _checked_validation(validation, reading.source.columns.predicted)
-    settings = {"methods": list(chosen), "ridge": options.ridge, "intercept": options.intercept, "guard": guard, "floor": floor}
+    settings = {"methods": list(chosen), **options._asdict(), "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
     return _Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
@@ -147,11 +149,13 @@ class Scored(NamedTuple):
     """What the second time through a log gives."""
 
     meat: Floats
+    groups: Floats
     by_unit: ByUnit
     tally: Tally
 
     def merge(self, other: "Scored") -> "Scored":
-        return Scored(self.meat + other.meat, self.by_unit.merge(other.by_unit), self.tally.merge(other.tally))
+        meat, groups, tally = self.meat + other.meat, self.groups + other.groups, self.tally.merge(other.tally)
+        return Scored(meat, groups, self.by_unit.merge(other.by_unit), tally)
 
 
 class Uncertainty(NamedTuple):
@@ -181,7 +185,7 @@ class _Steps:
         self._check_constants(raw, error)
         solutions = self._solved(products, error)
         solution = self._with_jacobian(solutions[1.0], products, error)
-        known = self._uncertainty(solution, error, rows=counted.rows)
+        known = self._uncertainty(solution, error, counted)
         estimates = with_model_uncertainty(solution, known.scores, raw, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", tuple[Pairs, ...]()
@@ -218,12 +222,12 @@ class _Steps:
             settings=settings,
         )
 
-    def _uncertainty(self, solution: Solution, error: Correction, rows: int) -> Uncertainty:
+    def _uncertainty(self, solution: Solution, error: Correction, counted: Counted) -> Uncertainty:
         """From a second time through the log."""
-        scored = self.reading.source.through(lambda block: self._score(block, solution, error, rows), Scored.merge, "standard errors")
+        scored = self.reading.source.through(lambda block: self._score(block, solution, error, counted), Scored.merge, "standard errors")
         self._check_units(scored.by_unit)
-        scores = Scores(scored.meat, np.moveaxis(scored.by_unit.totals, 0, 1))
-        return Uncertainty(scores, scored.tally, len(scored.by_unit.places))
+        scores = solution.no_scores(in_all=len(counted.contexts.places))._replace(meat=scored.meat, groups=scored.groups)
+        return Uncertainty(scores.with_clusters(scored.by_unit.totals), scored.tally, len(scored.by_unit.places))
 
     def _check_features(self, raw: Crossproducts) -> None:
         """Features that rounding has spoilt are refused, and those that others add up to: without a ridge there is then no one answer."""
@@ -303,16 +307,16 @@ class _Steps:
 
         return solution.with_jacobian(self.reading.source.through(work, JacobianSums.merge, "calibrating"), products)
 
-    def _score(self, block: Block, solution: Solution, error: Correction, rows: int) -> Scored:
+    def _score(self, block: Block, solution: Solution, error: Correction, counted: Counted) -> Scored:
         rounds = self.reading.ready(block, error)
         clustered = self.reading.source.columns.unit is not None
-        scores = solution.no_scores(len(block.units) if clustered else 0)
-        solution.add_scores(scores, rounds, block.unit if clustered else None)
+        scores = solution.no_scores(len(block.units) if clustered else 0, in_all=len(counted.contexts.places), rounds=counted.rows)
+        solution.add_scores(scores, rounds, block.unit if clustered else None, first=block.start)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
         reading = self.reading.source.coding.probability_of
-        tally = tally_of(block, rounds, k, rows, mean, self.floor, varying=error.varying, reading=reading)
+        tally = tally_of(block, rounds, k, counted.rows, mean, self.floor, varying=error.varying, reading=reading)
         kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
-        return Scored(scores.meat, by_unit(block, np.moveaxis(scores.totals, 0, 1)), tally)
+        return Scored(scores.meat, scores.groups, by_unit(block, scores.by_cluster), tally)
 
 
 def _preferred(solution: Solution) -> Floats:

@@ -54,7 +54,7 @@ def _pair(analysis: Analysis, a: int, b: int) -> str:
 def _on_one_axis(analysis: Analysis) -> tuple[Floats, list[str]]:
     """Powers of ten that bring the coefficients of all features to one axis, and names that say so: "steps, per 1,000"."""
     arms = [fitted(analysis.best, a) for a in range(analysis.n_actions)]
-    reach = np.nan_to_num(np.max([np.abs(theta) + 2 * error for theta, error in arms], axis=0))
+    reach = np.nan_to_num(np.max([np.abs(theta) + 2 * error for theta, error, _ in arms], axis=0))
     smaller = np.divide(reach.max(), 3 * reach, out=np.ones(reach.size), where=reach > 0)  # up to 30 times is still easy to see
     names, powers = names_of(analysis), np.clip(np.floor(np.log10(smaller)), 0, 9).astype(int)
     powers[: len(names) - len(analysis.features)] = 0  # an intercept is per 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.effects import Effect, average_effect
+from mebandit.analysis.effects import AVERAGE, Effect, average_effect
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
@@ -132,6 +132,24 @@ class Analysis:
         first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
         return average_effect(found, first, second, self.mean_context, self.mean_context_cov)
 
+    def effect_at(self, at: Mapping[str, float], a: int | str = 1, b: int | str = 0, *, method: str | None = None) -> Effect:
+        """The effect of action a against b at chosen values of some features, the others at their means.
+
+        Args:
+            at: Values by the name of the feature.
+            a: An action, by number or label (default 1).
+            b: The action to compare it with (default 0).
+            method: Whose estimate (default None: that of `best`).
+        """
+        mean, cov = self.mean_context.copy(), self.mean_context_cov.copy()
+        for name, value in at.items():
+            j = self.features.index(checks.one_of("at", name, self.features))
+            mean[j], cov[j], cov[:, j] = checks.number(f"at[{name!r}]", value), 0.0, 0.0
+        found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
+        first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
+        shown = ", ".join(f"{name} = {value:g}" for name, value in at.items())
+        return average_effect(found, first, second, mean, cov)._replace(name=f"at {shown}" if at else AVERAGE)
+
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """Everything as JSON can hold it: estimates.<method>.theta, .std_error and .interval, contrasts, sensitivity, diagnostics.
 
@@ -200,6 +218,7 @@ def _estimate_plain(found: Estimate, level: float) -> dict[str, Any]:
     return {
         "theta": found.theta.tolist(),
         "std_error": found.std_error.tolist(),
+        "df": found.df.tolist(),
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept.tolist(),
         "intercept_std_error": found.intercept_std_error.tolist(),
@@ -214,6 +233,7 @@ def _contrast_plain(found: Contrast, level: float) -> dict[str, Any]:
     return {
         "theta": found.theta.tolist(),
         "std_error": found.std_error.tolist(),
+        "df": np.broadcast_to(found.df, found.theta.shape).tolist(),
         "interval": found.interval(level).tolist(),
         "intercept": found.intercept,
         "intercept_std_error": found.intercept_std_error,

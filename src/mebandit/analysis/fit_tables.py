@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mebandit.analysis.fit_result import Analysis
-from mebandit.estimation.result import Contrast, Estimate
+from mebandit.estimation.result import Estimate, t_interval
 from mebandit.reports.table import Table
 from mebandit.values import Floats
 
@@ -53,7 +53,7 @@ def coefficients(analysis: Analysis) -> Table:
     """θ ± its standard error, a row for each action and feature, a column for each method."""
     rows = []
     for a in range(analysis.n_actions):
-        found = [(meaningful(analysis, e, [a], fitted(e, a)[0]), fitted(e, a)[1]) for e in analysis.estimates.values()]
+        found = [(meaningful(analysis, e, [a], theta), error) for e in analysis.estimates.values() for theta, error, _ in [fitted(e, a)]]
         for i, name in enumerate(names_of(analysis)):
             rows.append([analysis.called(a), name, *(pair(theta[i], error[i]) for theta, error in found)])
     return Table(["action", "feature", *analysis.estimates], rows)
@@ -64,16 +64,18 @@ def names_of(analysis: Analysis) -> list[str]:
     return [*(["(intercept)"] if analysis.best.has_intercept else []), *analysis.features]
 
 
-def fitted(found: Estimate, a: int) -> tuple[Floats, Floats]:
-    """What was fitted for action a, the intercept first if there is one, and standard errors."""
+def fitted(found: Estimate, a: int) -> tuple[Floats, Floats, Floats]:
+    """What was fitted for action a, the intercept first if there is one, standard errors, and their degrees of freedom."""
     first = 0 if found.has_intercept else 1
-    return np.r_[found.intercept[a], found.theta[a]][first:], np.r_[found.intercept_std_error[a], found.std_error[a]][first:]
+    errors = np.r_[found.intercept_std_error[a], found.std_error[a]]
+    return np.r_[found.intercept[a], found.theta[a]][first:], errors[first:], np.r_[found.intercept_df[a], found.df[a]][first:]
 
 
-def difference(found: Estimate, a: int, b: int) -> tuple[Floats, Floats]:
+def difference(found: Estimate, a: int, b: int) -> tuple[Floats, Floats, Floats]:
     """The same for action a less action b."""
     first, c = 0 if found.has_intercept else 1, found.contrast(a, b)
-    return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:]
+    df = np.r_[c.intercept_df, np.broadcast_to(c.df, c.theta.shape)]
+    return np.r_[c.intercept, c.theta][first:], np.r_[c.intercept_std_error, c.std_error][first:], df[first:]
 
 
 def at_scales(analysis: Analysis, method: str) -> dict[float, Floats]:
@@ -82,9 +84,9 @@ def at_scales(analysis: Analysis, method: str) -> dict[float, Floats]:
     return {scale: np.c_[levels[scale], theta][:, first:] for scale, theta in analysis.sensitivity[method].items()}
 
 
-def interval_ends(found: tuple[Floats, Floats], level: float) -> Floats:
-    """The normal interval of each, (p, 2)."""
-    return Contrast(*found).interval(level)
+def interval_ends(found: tuple[Floats, Floats, Floats], level: float) -> Floats:
+    """The interval of each, by Student's t, (p, 2)."""
+    return t_interval(*found, level)
 
 
 def contrasts(analysis: Analysis, level: float) -> Table:
@@ -93,10 +95,10 @@ def contrasts(analysis: Analysis, level: float) -> Table:
     best, rows = analysis.best, []
     others = [method for method in analysis.estimates if method != best.method]
     for a, b in contrasts_of(analysis):
-        theta, error = difference(best, a, b)
+        theta, error, df = difference(best, a, b)
         theta = meaningful(analysis, best, [a, b], theta)
         values = [meaningful(analysis, own, [a, b], difference(own, a, b)[0]) for own in (analysis.estimates[method] for method in others)]
-        for i, (name, ends) in enumerate(zip(names_of(analysis), interval_ends((theta, error), level), strict=True)):
+        for i, (name, ends) in enumerate(zip(names_of(analysis), interval_ends((theta, error, df), level), strict=True)):
             mark = " *" if ends[0] * ends[1] > 0 else ""
             interval = f"[{digits(ends[0], error[i])}, {digits(ends[1], error[i])}]{mark}" if np.isfinite(theta[i]) else "-"
             rows.append(
@@ -128,13 +130,13 @@ def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
         by_scale = at_scales(analysis, method)
         for a in range(analysis.n_actions):
             found = fitted(e, a)
-            rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
+            rows = zip(names_of(analysis), *found[:2], interval_ends(found, level), strict=True)
             estimates += [[method, named[a], name, value, se, *ends] for name, value, se, ends in rows]
             for i, name in enumerate(names_of(analysis)):
                 scales += [[method, named[a], name, scale, found[a, i]] for scale, found in by_scale.items()]
             for b in range(a):
                 found = difference(e, a, b)
-                rows = zip(names_of(analysis), *found, interval_ends(found, level), strict=True)
+                rows = zip(names_of(analysis), *found[:2], interval_ends(found, level), strict=True)
                 differences += [[method, named[a], named[b], name, value, se, *ends] for name, value, se, ends in rows]
     ends = ["theta", "std_error", "low", "high"]
     return {

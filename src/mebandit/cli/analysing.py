@@ -42,6 +42,13 @@ from mebandit.runtime.files import begins_with, check_output
     show_default=True,
     help="When to stabilise an estimate (Fuller).",
 )
+@click.option(
+    "--sandwich",
+    type=click.Choice(["hc2", "hc3", "hc0"]),
+    default="hc2",
+    show_default=True,
+    help="Small-sample correction of standard errors; hc0: none.",
+)
 @click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")

@@ -16,6 +16,7 @@ ERRORS = {
     "student_t": kernels.STUDENT_T,
     "uniform": kernels.UNIFORM_NOISE,
     "bounded": kernels.TWO_POINT,
+    "exponential": kernels.EXPONENTIAL,
 }
 """distributions of the error: independent coordinates with mean 0 and variance 1; "bounded" has the two values ±1"""
 

@@ -39,7 +39,7 @@ class Gaussian(Drawn):
     noise_sd: float = 0.1
     """standard deviation of the reward noise"""
     error: str = "normal"
-    """distribution of ζ_t: "normal", "student_t", "uniform" or "bounded" (±1)"""
+    """distribution of ζ_t: "normal", "student_t", "uniform", "bounded" (±1) or "exponential" (skewed)"""
     error_df: float = 5.0
     """degrees of freedom of "student_t" errors, above 2"""
     context: str = "normal"

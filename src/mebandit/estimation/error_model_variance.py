@@ -33,7 +33,10 @@ def with_model_uncertainty(solution: Solution, scores: Scores, raw: Crossproduct
         return estimates
     J = _jacobians(solution, raw, correction, model)
     added = {method: J[method] @ model.parameters_cov @ J[method].T for method in estimates}
-    return {m: replace(found, covariance=found.covariance + added[m], model_covariance=added[m]) for m, found in estimates.items()}
+    df = float(max(model.notes.get("participants", model.sample_size) - model.dim - 1, 1)) if model.sample_size else np.inf
+    return {
+        m: replace(found, covariance=found.covariance + added[m], model_covariance=added[m], model_df=df) for m, found in estimates.items()
+    }
 
 
 def _jacobians(solution: Solution, raw: Crossproducts, correction: Correction, model: ErrorModel) -> dict[str, Floats]:

@@ -11,6 +11,7 @@ from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
 from mebandit.estimation.error_model_variance import with_model_uncertainty
+from mebandit.estimation.leverage import SANDWICHES, Sandwich
 from mebandit.estimation.methods import GUARDS, METHODS, RECIPES, Guard, Method, Options
 from mebandit.estimation.moments import Crossproducts, Moments, Rounds, check_rounds, crossproducts, unpack
 from mebandit.estimation.precision import TOO_FAR_APART, digits_lost, of_usable_sizes
@@ -35,6 +36,7 @@ def estimate(
     stabilizer: ArrayLike | None = None,
     guard: Guard = "auto",
     unit: ArrayLike | None = None,
+    sandwich: Sandwich = "hc2",
 ) -> Estimate:
     """Reward parameters of every action from a log of rounds in which the context was predicted with error.
 
@@ -58,8 +60,9 @@ def estimate(
         stabilizer: π^nd, (K,) or (T, K). A constant one, also the default, cancels; one that differs between rounds weights them.
         guard: When Fuller's modification replaces the formula: "auto" (the default), where the formula's matrix is not safely positive
             definite; "always"; "never".
-        unit: Labels of participants or clusters, (T,). Standard errors then allow for any correlation within a cluster. By default rounds
-            count as independent, given the past.
+        unit: Labels of participants or clusters, (T,), within which rounds may be correlated; by default none are, given the past.
+        sandwich: The small-sample correction of standard errors. "hc2" (default): for the leverage of every round or cluster; "hc3": the
+            same, more conservative; both with t intervals. "hc0": none, with normal intervals.
 
     Returns:
         The estimate: `theta` (K, d), `std_error` (K, d), `interval(0.95)`, `contrast(1, 0)`, `diagnostics`.
@@ -74,19 +77,20 @@ def estimate(
     >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
-    options = _options(method, ridge, intercept, guard)
+    checks.one_of("method", method, METHODS)
+    options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
     clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
     return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
 
 
-def _options(method: str, ridge: float, intercept: bool, guard: Guard) -> Options:
-    """How the equations are solved, checked; and a check of the method's name."""
-    checks.one_of("method", method, METHODS)
+def checked_options(*, ridge: float, intercept: bool, guard: Guard, sandwich: Sandwich) -> Options:
+    """How the equations are solved, checked."""
     return Options(
         ridge=checks.number("ridge", ridge, "be a number of at least 0", 0.0),
         intercept=checks.truth("intercept", intercept),
         guard=checks.one_of("guard", guard, GUARDS),
+        sandwich=checks.one_of("sandwich", sandwich, SANDWICHES),
     )
 
 
@@ -173,7 +177,7 @@ def _estimates_of(
     solution = solve_log(products, methods, error_cov=constant, calibrated=calibrated, options=options, strict=strict)
     if solution.lacks_jacobian:
         solution = solution.with_jacobian(solution.jacobian_sums(ready), products)
-    scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1)
+    scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1, rounds=rounds.rewards.size)
     solution.add_scores(scores, ready, clusters)
     known = _of_rounds(rounds, products)
     found = with_model_uncertainty(solution, scores, raw, correction)
@@ -201,4 +205,4 @@ def solved_estimate(moments: Moments, *, method: str, ridge: float, guard: str, 
         fit = solve(moments, correction=RECIPES[method][1], ridge=ridge, guard=guard)
     size = moments.n_actions * moments.n_features
     unknown = np.full((size, size), np.nan)
-    return assembled(fit, moments, unknown, method=method, intercept=intercept, counted=moments.rounds.copy())
+    return assembled(fit, moments, unknown, influence=None, method=method, intercept=intercept, counted=moments.rounds.copy())

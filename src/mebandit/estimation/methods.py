@@ -50,3 +50,5 @@ class Options(NamedTuple):
     """whether an intercept is fitted for every arm"""
     guard: str = "auto"
     """one of `GUARDS`"""
+    sandwich: str = "hc2"
+    """how standard errors are corrected for small samples: one of `leverage.SANDWICHES`"""

@@ -1,14 +1,31 @@
 """`Estimate`: reward parameters with their uncertainty, the value that every estimation returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from mebandit import checks, kernels
+from mebandit import checks
+from mebandit.estimation.anytime import multiples
 from mebandit.estimation.moments import Moments
 from mebandit.estimation.solving import Fit, condition
+from mebandit.estimation.student import f_tail, satterthwaite, t_quantile
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats
+
+
+class WaldTest(NamedTuple):
+    """The result of a joint test of several coefficients."""
+
+    statistic: float
+    """W, chi-square in large samples"""
+    df: int
+    """the number of combinations that were tested"""
+    denominator_df: float
+    """the degrees of freedom of the covariance in Fisher's F; infinite for the chi-square distribution"""
+    p_value: float
+    """the probability of a larger statistic if all combinations are 0"""
 
 
 @dataclass(frozen=True)
@@ -23,17 +40,24 @@ class Contrast:
     """the difference of the intercepts; zero unless they were fitted"""
     intercept_std_error: float = 0.0
     """its standard error; zero unless intercepts were fitted"""
+    df: Floats | float = np.inf
+    """degrees of freedom of the standard errors, (d,); infinite for the normal approximation"""
+    intercept_df: float = np.inf
+    """those of the intercept's standard error"""
+    size: float = np.inf
+    """the number of rounds, or of clusters, of the log"""
 
-    def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals for θ_a - θ_b by the normal approximation.
+    def interval(self, level: float = 0.95, *, anytime: bool = False) -> Floats:
+        """Confidence intervals for θ_a - θ_b by Student's t.
 
         Args:
             level: Confidence level, between 0 and 1; 0.95 by default.
+            anytime: Whether they hold at every look, as in `Estimate.interval`; False by default.
 
         Returns:
             Lower and upper ends, (d, 2).
         """
-        return _interval(self.theta, self.std_error, level)
+        return t_interval(self.theta, self.std_error, self.df, level, looks_until=self.size if anytime else None)
 
 
 @dataclass(frozen=True)
@@ -62,6 +86,13 @@ class Estimate:
     """
     model_covariance: Floats | None = None
     """the part of `covariance` that comes from an estimated error model; more rounds do not reduce it"""
+    model_df: float = np.inf
+    """degrees of freedom of that part: the pairs, or participants with pairs, beyond the coefficients estimated from them"""
+    clusters: int = 0
+    """the number of clusters; 0: rounds count as independent"""
+    influence: Floats | None = field(default=None, repr=False)
+    """what each cluster, or each of at most 512 groups of rounds, adds to the error of the coefficients, (groups, K p); from its squares
+    follow the degrees of freedom. None: intervals use the normal approximation"""
 
     @property
     def has_intercept(self) -> bool:
@@ -83,16 +114,79 @@ class Estimate:
         """Of all fitted coefficients, (K, p); a variance that rounding made negative is 0."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0)).reshape(len(self.theta), -1)
 
-    def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals for θ by the normal approximation: θ ± z std_error.
+    def interval(self, level: float = 0.95, *, anytime: bool = False) -> Floats:
+        """Confidence intervals for θ by Student's t: θ ± t std_error, t the quantile with `df` degrees of freedom.
 
         Args:
             level: Confidence level, between 0 and 1; 0.95 by default.
+            anytime: Whether they hold at every look at a growing log, an asymptotic confidence sequence, and not at one look alone (False
+                by default). About 1.5 to 1.9 times as wide. What an estimated error model adds counts as if it were of new rounds.
 
         Returns:
             Lower and upper ends, (K, d, 2).
         """
-        return _interval(self.theta, self.std_error, level)
+        return t_interval(self.theta, self.std_error, self.df, level, looks_until=self.size if anytime else None)
+
+    @property
+    def size(self) -> float:
+        """The number of clusters of the log, or of rounds if they are independent; infinite if it is not known."""
+        return float(self.clusters or self.diagnostics["rounds"].sum())
+
+    @property
+    def df(self) -> Floats:
+        """Degrees of freedom of the standard errors of θ by Satterthwaite's approximation, (K, d); infinite with `sandwich="hc0"`."""
+        return self._df.reshape(len(self.theta), -1)[:, -self.theta.shape[1] :]
+
+    @property
+    def intercept_df(self) -> Floats:
+        """Degrees of freedom of the standard errors of the intercepts, (K,)."""
+        return self._df.reshape(len(self.theta), -1)[:, 0]
+
+    @property
+    def _df(self) -> Floats:
+        return self.degrees_of_freedom(np.eye(len(self.covariance)))
+
+    def degrees_of_freedom(self, weights: Floats) -> Floats:
+        """Degrees of freedom of the standard errors of linear combinations of the coefficients.
+
+        Args:
+            weights: A row for each combination, with a weight for each coefficient in the order of `covariance`, (m, K p).
+
+        Returns:
+            Satterthwaite's df = 2 V² / Var(V) of each variance V, (m,). With an estimated error model V is the sum of two variances, and
+            1/df that of (V_i/V)²/df_i.
+        """
+        if self.influence is None or not len(self.influence):
+            return np.full(len(weights), np.inf)
+        known = np.isfinite(self.influence).all(axis=0)
+        df = satterthwaite(np.where(known, self.influence, 0.0), weights)
+        if self.model_covariance is not None:
+            whole, added = (np.einsum("mi,ij,mj->m", weights, C, weights) for C in (self.covariance, self.model_covariance))
+            share = np.divide(added, whole, out=np.zeros_like(whole), where=whole > 0)
+            df = 1.0 / ((1 - share) ** 2 / df + share**2 / self.model_df)
+        return np.asarray(df)
+
+    def wald(self, weights: ArrayLike) -> WaldTest:
+        """The joint test that several linear combinations of the coefficients are 0: W = (Lβ)'(L Cov L')^-1 (Lβ).
+
+        Args:
+            weights: L, a row for each combination, with a weight for each coefficient in the order of `covariance`, (m, K p).
+
+        Returns:
+            The test. W/m is held against Fisher's F with m and the smallest of the rows' degrees of freedom ν, times (ν - m + 1)/ν, as in
+            Hotelling's test.
+        """
+        L = checks.floats("weights", weights, (None, len(self.covariance)))
+        fitted = np.column_stack([self.intercept, self.theta]) if self.has_intercept else self.theta
+        value, spread = L @ fitted.ravel(), L @ self.covariance @ L.T
+        m, ν = len(L), float(self.degrees_of_freedom(L).min())
+        if np.linalg.matrix_rank(spread, hermitian=True) < m or ν < m:
+            rule = "be linearly independent combinations, fewer than the degrees of freedom of their standard errors"
+            checks.refuse("weights", rule, f"{m} rows with {ν:.3g} degrees of freedom")
+        statistic = float(value @ np.linalg.solve(spread, value))
+        left = ν - m + 1 if np.isfinite(ν) else ν
+        scaled = statistic / m * (left / ν if np.isfinite(ν) else 1.0)
+        return WaldTest(statistic, m, left, f_tail(scaled, m, left))
 
     def contrast(self, a: int, b: int) -> Contrast:
         """The difference in effect between two actions, θ_a - θ_b, with its standard errors.
@@ -107,16 +201,36 @@ class Estimate:
         spread = blocks[a, :, a] + blocks[b, :, b] - blocks[a, :, b] - blocks[b, :, a]
         error = np.sqrt(np.maximum(np.diag(spread), 0.0))
         level, level_error = self.intercept[a] - self.intercept[b], error[0] if self.has_intercept else 0.0
-        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error))
+        df = self.degrees_of_freedom(np.kron(np.eye(k)[a] - np.eye(k)[b], np.eye(len(error))))
+        return Contrast(self.theta[a] - self.theta[b], error[-d:], float(level), float(level_error), df[-d:], float(df[0]), self.size)
 
 
-def _interval(center: Floats, std_error: Floats, level: float) -> Floats:
-    level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    half = kernels.normal_quantile(0.5 + level / 2) * std_error
+def t_interval(center: Floats, std_error: Floats, df: Floats | float, level: float, *, looks_until: float | None = None) -> Floats:
+    """Confidence intervals by Student's t, (..., 2).
+
+    Args:
+        center: The estimates.
+        std_error: Their standard errors.
+        df: Degrees of freedom of these.
+        level: Confidence level, between 0 and 1.
+        looks_until: The rounds, or clusters, up to now, for an interval that holds at every look; None (default): at one.
+    """
+    level, df = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9), np.asarray(df, dtype=np.float64)
+    half = (t_quantile(0.5 + level / 2, df) if looks_until is None else multiples(looks_until, level, df)) * std_error
     return np.stack([center - half, center + half], axis=-1)
 
 
-def assembled(fit: Fit, moments: Moments, covariance: Floats, *, method: str, intercept: bool, counted: Floats) -> Estimate:
+def assembled(
+    fit: Fit,
+    moments: Moments,
+    covariance: Floats,
+    *,
+    influence: Floats | None,
+    clusters: int = 0,
+    method: str,
+    intercept: bool,
+    counted: Floats,
+) -> Estimate:
     """The estimate of a method from what was solved; `counted` are the rounds in which each action was taken, (K,)."""
     with np.errstate(over="ignore"):
         per_weight = fit.matrix / np.where(moments.weight > 0, moments.weight, 1.0)[:, None, None]
@@ -125,6 +239,8 @@ def assembled(fit: Fit, moments: Moments, covariance: Floats, *, method: str, in
         theta=fit.theta[:, int(intercept) :],
         intercept=fit.theta[:, 0] if intercept else np.zeros(moments.n_actions),
         covariance=covariance,
+        influence=influence,
+        clusters=clusters,
         method=method,
         guarded=fit.report == layout.GUARDED,
         diagnostics={

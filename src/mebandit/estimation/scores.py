@@ -1,13 +1,15 @@
 """The scores ψ of the rounds of a log, and the sandwich covariance that follows from them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from mebandit.estimation.leverage import Leverage
 from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.nuisance import NuisanceJacobian
 from mebandit.estimation.solving import Fit
+from mebandit.estimation.student import GROUPS
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats, Integers
 
@@ -30,9 +32,10 @@ class Scoring(NamedTuple):
     to_calibrated: Floats
     """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
     jacobian: NuisanceJacobian
+    leverage: Leverage
 
 
-def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian) -> Scoring:
+def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian, leverage: Leverage) -> Scoring:
     """The scoring of the fits of several methods; `to_calibrated` maps (1, x̃, r) to (1, x̂, r), or is empty."""
     return Scoring(
         weighting=np.array([RECIPES[method][0] for method in fits]),
@@ -43,6 +46,7 @@ def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, 
         calibrated=np.array([method == "rc" for method in fits]),
         to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
         jacobian=jacobian,
+        leverage=leverage,
     )
 
 
@@ -53,11 +57,51 @@ class Scores(NamedTuple):
     """Σ ψψ', upper triangle, (methods, K p, K p)"""
     totals: Floats
     """Σ ψ by cluster, (methods, clusters, K p); no clusters: rounds count as independent"""
+    groups: Floats
+    """Σ ψ by group of rounds, (methods, K p, groups); empty with clusters"""
+    products: Floats
+    """Σ vv' by cluster, see `kernels.add_unit_products`; empty without clusters, or where they are not kept"""
 
     def middle(self, g: int) -> Floats:
         """The middle of the sandwich of method g, Σ ψψ' with ψ summed within clusters first, (K p, K p)."""
         upper = np.triu(self.meat[g])
         return np.asarray(self.totals[g].T @ self.totals[g] if self.totals.size else upper + np.triu(upper, 1).T)
+
+    def grouped(self, g: int) -> Floats:
+        """ψ of method g by cluster or by group of rounds, of which there are at most `GROUPS`, (groups, K p)."""
+        if not self.totals.size:
+            return np.asarray(self.groups[g].T)
+        short = -len(self.totals[g]) % GROUPS if len(self.totals[g]) > GROUPS else 0
+        if not short and len(self.totals[g]) <= GROUPS:
+            return np.asarray(self.totals[g])
+        padded = np.pad(self.totals[g], ((0, short), (0, 0)))
+        return np.asarray(padded.reshape(-1, GROUPS, padded.shape[1]).sum(axis=0))
+
+    @property
+    def by_cluster(self) -> Floats:
+        """All that is kept by cluster, in one array, (clusters, ...)."""
+        m, n, size = self.totals.shape
+        products = self.products.reshape(n, -1) if self.products.size else np.empty((n, 0))
+        return np.hstack([np.moveaxis(self.totals, 0, 1).reshape(n, m * size), products])
+
+    def with_clusters(self, by_cluster: Floats) -> Self:
+        """The same with what is kept by cluster, as `by_cluster` has it."""
+        if not len(by_cluster):
+            return self
+        m, n, size = len(self.totals), len(by_cluster), self.meat.shape[1]
+        totals, rest = by_cluster[:, : m * size].reshape(n, m, size), by_cluster[:, m * size :]
+        k = self.products.shape[2]
+        products = rest.reshape(n, 3, k, -1) if rest.size else self.products
+        return self._replace(totals=np.ascontiguousarray(np.moveaxis(totals, 1, 0)), products=products)
+
+
+def influence(fit: Fit, scores: Floats) -> Floats:
+    """What rounds or clusters with the scores ψ, (n, K p), add to the error of θ̂: -A^-1 ψ, (n, K p); NaN for actions without a solution."""
+    k, p = fit.theta.shape
+    found = np.full((len(scores), k, p), np.nan)
+    for a, inverse in fit.inverses.items():
+        found[:, a] = -scores[:, a * p : (a + 1) * p] @ inverse.T
+    return found.reshape(len(scores), k * p)
 
 
 def sandwich(fit: Fit, middle: Floats) -> Floats:

@@ -9,13 +9,15 @@ import numpy as np
 from mebandit import kernels
 from mebandit.estimation.best_linear import Calibration, calibration_of
 from mebandit.estimation.equations import normal_equations, outcome_regressions
+from mebandit.estimation.leverage import clusters_corrected, corrects_clusters, leverage_of
 from mebandit.estimation.methods import RECIPES, Options
 from mebandit.estimation.moments import Crossproducts, Moments, Rounds
 from mebandit.estimation.nuisance import NO_JACOBIAN, JacobianSums, jacobian_for_one_cov, jacobian_of, jacobian_sums
 from mebandit.estimation.precision import check_digits
 from mebandit.estimation.result import Estimate, assembled
-from mebandit.estimation.scores import Scores, Scoring, sandwich, scoring_of
+from mebandit.estimation.scores import Scores, Scoring, influence, sandwich, scoring_of
 from mebandit.estimation.solving import Fit, solve, unidentified
+from mebandit.estimation.student import GROUPS
 from mebandit.kernels import layout
 from mebandit.values import Floats, Integers
 
@@ -31,6 +33,8 @@ class Solution:
     rounds: Floats
     """rounds in which each action was taken, (K,)"""
     options: Options
+    to_calibrated: Floats
+    """the map from (1, x̃, r) to (1, x̂, r) for "rc", (d + 2, d + 2); empty where every round has its own"""
     by_scale: Floats | None = None
     """the derivative of θ of "rc" with respect to the scale of each feature's error variances, (K p, d), where Σe,t varies"""
 
@@ -52,28 +56,60 @@ class Solution:
         moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
         return replace(self, scoring=self.scoring._replace(jacobian=jacobian), by_scale=moved.reshape(-1, len(Σ)))
 
-    def no_scores(self, clusters: int = 0) -> Scores:
-        """The scores before any round."""
-        size = next(iter(self.fits.values())).theta.size
-        return Scores(np.zeros((len(self.fits), size, size)), np.zeros((len(self.fits), clusters, size)))
+    def no_scores(self, clusters: int = 0, *, rounds: int = GROUPS, in_all: int | None = None) -> Scores:
+        """The scores before any round.
 
-    def add_scores(self, scores: Scores, rounds: Rounds, cluster: Integers | None = None) -> None:
-        """Add the scores of rounds; `cluster` is the number of the cluster of each, (T,)."""
+        Args:
+            clusters: The number of clusters that these scores are of; 0 (default): rounds count as independent.
+            rounds: The number of rounds, if it is known (default: many).
+            in_all: The number of clusters of the whole log (default None: `clusters`).
+        """
+        m, (k, p), d = len(self.fits), next(iter(self.fits.values())).theta.shape, self.calibration.mean.size
+        known = clusters if in_all is None else in_all
+        kept = clusters if self.scoring.leverage.kind and corrects_clusters(known, k, d) else 0
+        return Scores(
+            meat=np.zeros((m, k * p, k * p)),
+            totals=np.zeros((m, clusters, k * p)),
+            groups=np.zeros((m, k * p, 0 if clusters else min(rounds, GROUPS))),
+            products=np.zeros((kept, 3, k, (d + 2) * (d + 3) // 2 if kept else 0)),
+        )
+
+    def add_scores(self, scores: Scores, rounds: Rounds, cluster: Integers | None = None, *, first: int = 0) -> None:
+        """Add the scores of rounds.
+
+        Args:
+            scores: The scores up to now.
+            rounds: More rounds.
+            cluster: The number of the cluster of each, (T,); None (default): rounds count as independent.
+            first: The row of the log of the first of them (default 0).
+        """
         clusters = np.empty(0, dtype=np.int64) if cluster is None else cluster
+        scoring = self.scoring if cluster is None else self.scoring._replace(leverage=self.scoring.leverage._replace(kind=0))
+        if scores.products.size:
+            kernels.add_unit_products(scores.products, clusters, rounds)
         seen = np.empty((len(rounds.predicted), 0))
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.predicted, rounds.errors)
-        kernels.add_scores(scores.meat, scores.totals, clusters, self.scoring, seen, rounds)
+        kernels.add_scores(scores.meat, scores.totals, scores.groups, clusters, first, scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """The estimates of every method with their sandwich covariances, from the scores of all rounds."""
-        intercept = self.options.intercept
-        return {
-            method: assembled(
-                fit, self.moments[method], sandwich(fit, scores.middle(g)), method=method, intercept=intercept, counted=self.rounds
+        scoring, found = self.scoring, {}
+        if scores.products.size:
+            corrected = clusters_corrected(scores.totals, scores.products, self.fits, scoring.leverage, scoring.beta, self.to_calibrated)
+            scores = scores._replace(totals=corrected)
+        for g, (method, fit) in enumerate(self.fits.items()):
+            found[method] = assembled(
+                fit,
+                self.moments[method],
+                sandwich(fit, scores.middle(g)),
+                influence=influence(fit, scores.grouped(g)) if scoring.leverage.kind else None,
+                clusters=scores.totals.shape[1],
+                method=method,
+                intercept=self.options.intercept,
+                counted=self.rounds,
             )
-            for g, (method, fit) in enumerate(self.fits.items())
-        }
+        return found
 
 
 def solve_log(
@@ -124,5 +160,6 @@ def solve_log(
     jacobian = NO_JACOBIAN
     if "rc" in fits and error_cov is not None:
         jacobian = jacobian_for_one_cov(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
-    scoring = scoring_of(fits, beta=beta, to_calibrated=to_calibrated, jacobian=jacobian)
-    return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options)
+    leverage = leverage_of(fits, products, options.sandwich)
+    scoring = scoring_of(fits, beta=beta, to_calibrated=to_calibrated, jacobian=jacobian, leverage=leverage)
+    return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options, to_calibrated)

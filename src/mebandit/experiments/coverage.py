@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mebandit.analysis.planning.goal import quantile
 from mebandit.analysis.planning.trials import Trials, run_trials
 from mebandit.environments import Gaussian
+from mebandit.estimation.student import t_quantile
 from mebandit.policies import meb
 from mebandit.reports.table import Table
 from mebandit.runtime.progress import Show
@@ -43,10 +43,10 @@ class CoverageOfIntervals:
         return [spread, f"{self.std_error.mean():.3f}", f"{self.spread.mean():.3f}", f"{self.ratio:.2f}"]
 
 
-def counted(found: tuple[Floats, Floats], truth: Floats) -> CoverageOfIntervals:
+def counted(found: tuple[Floats, Floats, Floats], truth: Floats) -> CoverageOfIntervals:
     """Count over trials, the first axis, how often the 95 % interval of each coefficient holds its true value."""
-    theta, std_error = found
-    held = np.abs(theta - truth) <= quantile(0.975) * std_error
+    theta, std_error, df = found
+    held = np.abs(theta - truth) <= t_quantile(0.975, df) * std_error
     return CoverageOfIntervals(held.mean(axis=0), std_error.mean(axis=0), theta.std(axis=0, ddof=1), theta.mean(axis=0) - truth)
 
 

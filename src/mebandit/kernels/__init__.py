@@ -19,7 +19,7 @@ from .log.counts import add_chance, add_predictions, count_close, count_probabil
 from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
-from .log.scores import add_scores, affine
+from .log.scores import LARGEST_LEVERAGE, add_scores, add_unit_products, affine
 from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature, shown_fit
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .rounds import Memory, Outcome, Room, Solving
@@ -48,6 +48,7 @@ __all__ = [
     "CLIPPED",
     "EXPONENTIAL",
     "GUARDED_FITS",
+    "LARGEST_LEVERAGE",
     "LIVE",
     "LOGNORMAL",
     "NORMAL",
@@ -69,6 +70,7 @@ __all__ = [
     "add_predictions",
     "add_products",
     "add_scores",
+    "add_unit_products",
     "affine",
     "best_of_normals",
     "calibrate",

@@ -68,7 +68,7 @@ def _advice(model: "ErrorModel") -> str:
     if model.is_doubted:
         return "What to do: do not use the raw predictions; use from_validation without `assume`, and its unbias(predicted)."
     advice = _ADVICE[model.kind]
-    if model.verdict == "undecided":
+    if model.verdict == "undecided" and model.kind not in ("biased", "joined"):  # which need no choice
         advice = f"{advice[:-1]}; classical and Berkson error cannot be told apart here, and {cost_of_doubt(model)}."
     return advice
 

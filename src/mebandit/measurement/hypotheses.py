@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mebandit.values import Floats
+from mebandit.values import Floats, Integers
 
 
 class ChiSquare(NamedTuple):
@@ -78,7 +78,18 @@ def score_test(s: Floats) -> ChiSquare:
     return ChiSquare(statistic, df, chi_square_tail(statistic, df))
 
 
-def regression_test(D: Floats, z: Floats) -> ChiSquare:
-    """The test that every coefficient of D, (n, m), on z, (n, p), is zero: E[z D'] = 0. The variance of D may be anything."""
+def regression_test(D: Floats, z: Floats, clusters: Integers | None = None) -> ChiSquare:
+    """The test that every coefficient of D, (n, m), on z, (n, p), is zero: E[z D'] = 0. The variance of D may be anything.
+
+    Args:
+        D: The outcomes.
+        z: The regressors.
+        clusters: The number of the cluster of each row, (n,), within which rows may be correlated; None (default): they are independent.
+    """
     Q = np.linalg.qr(z)[0]  # in this basis of the regressors the hypothesis is the same and the numbers are harmless
-    return score_test(np.einsum("ip,im->ipm", Q, D).reshape(len(D), -1))
+    s = np.einsum("ip,im->ipm", Q, D).reshape(len(D), -1)
+    if clusters is None:
+        return score_test(s)
+    sums = np.zeros((int(clusters.max()) + 1, s.shape[1]))
+    np.add.at(sums, clusters, s)
+    return score_test(sums)

@@ -65,18 +65,34 @@ def regressors(pairs: Pairs, x: Floats) -> Floats:
     return np.column_stack([np.ones(len(x)), x[:, pairs.erring], x[:, pairs.exact]])
 
 
-def judge(pairs: Pairs) -> tuple[dict[str, ChiSquare], str, str]:
-    """The tests of classical and of Berkson error, the verdict, and the kind with the larger p-value unless both are rejected."""
+def by_participant(ψ: Floats, clusters: Integers | None) -> Floats:
+    """The sums of the rows of ψ over the pairs of each participant, times sqrt(G / (G - 1)); ψ itself without participants."""
+    if clusters is None:
+        return ψ
+    n = int(clusters.max()) + 1
+    sums = np.zeros((n, *ψ.shape[1:]))
+    np.add.at(sums, clusters, ψ)
+    return np.asarray(sums * np.sqrt(n / (n - 1)))
+
+
+def judge(pairs: Pairs, clusters: Integers | None = None) -> tuple[dict[str, ChiSquare], str]:
+    """The tests of classical and of Berkson error, and the verdict.
+
+    Args:
+        pairs: The pairs.
+        clusters: The number of the participant of each pair, from 0, (n,); None (default): pairs are independent.
+    """
     D = (pairs.predicted - pairs.truth)[:, pairs.erring]
     tests = {
-        "classical": regression_test(D, regressors(pairs, pairs.truth)),
-        "berkson": regression_test(D, regressors(pairs, pairs.predicted)),
+        "classical": regression_test(D, regressors(pairs, pairs.truth), clusters),
+        "berkson": regression_test(D, regressors(pairs, pairs.predicted), clusters),
     }
     classical, berkson = tests["classical"].p_value, tests["berkson"].p_value
     if max(classical, berkson) < LEVEL:
-        return tests, "biased", "biased"
-    likelier = "classical" if classical >= berkson else "berkson"
-    return tests, "undecided" if min(classical, berkson) >= LEVEL else likelier, likelier
+        return tests, "biased"
+    if min(classical, berkson) >= LEVEL:
+        return tests, "undecided"
+    return tests, "classical" if classical >= berkson else "berkson"
 
 
 def differences(pairs: Pairs) -> Floats:

@@ -39,7 +39,7 @@ def from_variances(variances: ArrayLike, *, predicted: ArrayLike | None = None, 
     checks.shaped("predicted", predicted, (n, d))
     pairs = check_pairs(predicted, truth)
     s, ψ, calibration = _calibration(pairs, v)
-    tests, verdict, _ = judge(pairs)
+    tests, verdict = judge(pairs)
     Ω = np.diag(s * v.mean(axis=0))
     moves = np.zeros((n, d, d))
     moves[:, np.arange(d), np.arange(d)] = ψ * v.mean(axis=0)

@@ -9,26 +9,29 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.measurement.model import PAIRED, ErrorModel, make_model
-from mebandit.measurement.pairs import Pairs, check_pairs, cost_of_a_wrong_choice, differences, judge, regressors
+from mebandit.measurement.pairs import Pairs, by_participant, check_pairs, cost_of_a_wrong_choice, differences, judge, regressors
 from mebandit.measurement.parameters import reliability_of, stacked
-from mebandit.values import Floats
+from mebandit.values import Floats, Integers
 
 
-def from_validation(predicted: ArrayLike, truth: ArrayLike, *, assume: str | None = None) -> ErrorModel:
+def from_validation(predicted: ArrayLike, truth: ArrayLike, *, assume: str | None = None, unit: ArrayLike | None = None) -> ErrorModel:
     """Which error it is, and how large, from pairs of prediction and truth.
+
+    The model is x̃ = b + B x + e with b, B and Ω = Var(e) of the least-squares fit of x̃ on x, the kind "biased". It holds for classical
+    error, for Berkson error and for any mixture, so that the intervals of θ need no decision between them.
 
     Classical error means b = 0, B = I in x̃ = b + B x + e; Berkson error means c = 0, C = I in x = c + C x̃ + e. Score tests that allow
     for any error variance test both at level 0.01. If one is rejected, the `verdict` is the other; if both are, it is "biased"; if
-    neither is, "undecided", and the model is used as the kind with the larger p-value.
-
-    Used as classical, Ω is the mean of (x̃ - x)(x̃ - x)'. Otherwise b, B and Ω are those of the least-squares fit of x̃ on x. Coordinates
-    without error, such as an intercept, are left unchanged.
+    neither is, "undecided". The verdict informs; it does not change the model. Where the kind is known, `assume` makes intervals shorter:
+    with "classical", Ω is the mean of (x̃ - x)(x̃ - x)' and b = 0, B = I. Coordinates without error, such as an intercept, are left
+    unchanged.
 
     Args:
         predicted: x̃, (n, d), at least 10 (d + 1) pairs.
         truth: x, (n, d). The pairs must come from the population of the log: for Berkson and biased error b and B depend on it.
-        assume: "classical", "berkson" or "biased" override the tests and fix the kind; the `verdict` stays that of the tests. None (the
-            default) follows the tests.
+        assume: The kind of error if it is known: "classical", "berkson" or "biased"; the `verdict` stays that of the tests. None (the
+            default) is the general linear model, "biased".
+        unit: Labels of participants, (n,), whose pairs may be correlated; None (the default): all pairs are independent.
 
     Returns:
         A model of the kind "classical", "berkson" or "biased".
@@ -36,31 +39,44 @@ def from_validation(predicted: ArrayLike, truth: ArrayLike, *, assume: str | Non
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> seen, unseen = rng.normal(0, 1, (2, 1000, 1))
-    >>> from_validation(predicted=seen, truth=seen + unseen).kind
+    >>> from_validation(predicted=seen, truth=seen + unseen).verdict
     'berkson'
-    >>> from_validation(predicted=seen + unseen, truth=seen).kind
+    >>> from_validation(predicted=seen + unseen, truth=seen).verdict
     'classical'
     """
     if assume is not None:
         checks.one_of("assume", assume, PAIRED)
     pairs = check_pairs(predicted, truth)
-    tests, verdict, likelier = judge(pairs)
-    kind = assume or likelier
+    clusters = None if unit is None else _participants(unit, len(pairs.truth))
+    tests, verdict = judge(pairs, clusters)
+    kind = assume or "biased"
     Ω = _mean_square(pairs)
+    notes = {"factor": cost_of_a_wrong_choice(pairs, Ω)} | ({} if clusters is None else {"participants": float(clusters.max() + 1)})
     rest: dict[str, Any] = {
         "sample_size": len(pairs.truth),
         "tests": tests,
         "verdict": verdict,
-        "notes": {"factor": cost_of_a_wrong_choice(pairs, Ω)},
+        "notes": notes,
     }
     if kind == "classical":
         ψ = _contributions(pairs, Ω)
-        model = make_model(kind, Ω, root=ψ.T, **rest)
+        model = make_model(kind, Ω, root=by_participant(ψ, clusters).T, **rest)
     else:
         _require_trace(pairs)
         b, B, Ω, ψ = _fit(pairs)
-        model = make_model(kind, Ω, b=b, B=B, root=ψ.T, **rest)
+        model = make_model(kind, Ω, b=b, B=B, root=by_participant(ψ, clusters).T, **rest)
     return replace(model, reliability=reliability_of(pairs.truth.var(axis=0), model.error_cov))
+
+
+def _participants(unit: ArrayLike, n: int) -> Integers:
+    """The number of each pair's participant, from 0."""
+    labels = np.asarray(unit)
+    if labels.shape != (n,):
+        checks.refuse("unit", f"have shape ({n},)", f"shape {labels.shape}")
+    index = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    if index.max() < 1:
+        checks.refuse("unit", "name at least two participants", "one", "One participant says nothing about the spread between them.")
+    return index
 
 
 def _mean_square(pairs: Pairs) -> Floats:

@@ -205,7 +205,7 @@ def test_a_pilot_gives_what_the_formula_gives() -> None:
 
 def test_counting_trials() -> None:
     goal = mb.plan(effect=1.0, dim=1, error_cov=0.1, replicates=0).goal
-    found = counted(np.array([1.0, 0.1, 3.5, np.nan]), np.array([0.3, 0.3, 0.3, np.nan]), goal, 9)
+    found = counted(np.array([1.0, 0.1, 3.5, np.nan]), np.array([0.3, 0.3, 0.3, np.nan]), np.full(4, np.inf), goal, 9)
     assert (found.power, found.coverage, found.unidentified) == (0.5, 0.25, 1)
     assert found.half_width == pytest.approx(0.3 * 1.959964, abs=1e-6)
     nothing = counted(np.full(3, np.nan), np.full(3, np.nan), goal, 2)

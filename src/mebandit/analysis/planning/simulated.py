@@ -10,6 +10,7 @@ from mebandit.analysis.planning.goal import Goal, quantile
 from mebandit.analysis.planning.result import Check, Plan, can_be_simulated, independent
 from mebandit.analysis.planning.trials import Constant, run_trials
 from mebandit.environments import Gaussian
+from mebandit.estimation.student import t_quantile
 from mebandit.policies import Policy, meb, meb_dr
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
@@ -39,15 +40,15 @@ class Trial:
         )  # fmt: skip
         goal, j = planned.goal, planned.goal.coefficient
         if goal.control is None:
-            theta, se = (part[:, goal.treatment, j] for part in trials.arms(planned.method))
+            theta, se, df = (part[:, goal.treatment, j] for part in trials.arms(planned.method))
         else:
-            theta, se = (part[:, j] for part in trials.contrast(planned.method, goal.treatment, goal.control))
-        return counted(theta, se, goal, n)
+            theta, se, df = (part[:, j] for part in trials.contrast(planned.method, goal.treatment, goal.control))
+        return counted(theta, se, df, goal, n)
 
 
-def counted(theta: Floats, std_error: Floats, goal: Goal, n: int) -> Check:
-    """What trials of n rounds gave, from the estimates of the coefficient and their standard errors."""
-    half, known = quantile(1 - goal.alpha / 2) * std_error, np.isfinite(std_error)
+def counted(theta: Floats, std_error: Floats, df: Floats, goal: Goal, n: int) -> Check:
+    """What trials of n rounds gave, from the estimates of the coefficient, their standard errors and degrees of freedom."""
+    half, known = t_quantile(1 - goal.alpha / 2, df) * std_error, np.isfinite(std_error)
     found, covers = np.abs(theta) > half, np.abs(theta - goal.effect) <= half
     if not known.any():
         half, known = np.full(1, np.inf), np.ones(1, dtype=np.bool_)

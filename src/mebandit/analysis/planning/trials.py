@@ -31,20 +31,25 @@ class Trials:
     """(N, M, K, d)"""
     covariance: Floats
     """what each trial says of its own uncertainty, (N, M, K, d, K, d)"""
+    df: Floats
+    """degrees of freedom of the standard errors of θ, (N, M, K, d)"""
+    contrast_df: Floats
+    """those of θ_a - θ_b, (N, M, K, K, d)"""
     guarded: Floats
     """the share of actions with a stabilised estimate, (N, M)"""
 
-    def arms(self, method: str) -> tuple[Floats, Floats]:
-        """θ and its standard errors, each (N, K, d)."""
+    def arms(self, method: str) -> tuple[Floats, Floats, Floats]:
+        """θ, its standard errors and their degrees of freedom, each (N, K, d)."""
         m = self._index(method)
-        return self.theta[:, m], np.sqrt(np.einsum("nkiki->nki", self.covariance[:, m]))
+        return self.theta[:, m], np.sqrt(np.einsum("nkiki->nki", self.covariance[:, m])), self.df[:, m]
 
-    def contrast(self, method: str, a: int = 1, b: int = 0) -> tuple[Floats, Floats]:
-        """θ_a - θ_b and its standard errors, each (N, d)."""
+    def contrast(self, method: str, a: int = 1, b: int = 0) -> tuple[Floats, Floats, Floats]:
+        """θ_a - θ_b, its standard errors and their degrees of freedom, each (N, d)."""
         m = self._index(method)
         blocks = self.covariance[:, m]
         spread = blocks[:, a, :, a] + blocks[:, b, :, b] - blocks[:, a, :, b] - blocks[:, b, :, a]
-        return self.theta[:, m, a] - self.theta[:, m, b], np.sqrt(np.maximum(np.einsum("nii->ni", spread), 0.0))
+        std_error = np.sqrt(np.maximum(np.einsum("nii->ni", spread), 0.0))
+        return self.theta[:, m, a] - self.theta[:, m, b], std_error, self.contrast_df[:, m, a, b]
 
     def _index(self, method: str) -> int:
         return self.methods.index(checks.one_of("method", method, self.methods))
@@ -84,6 +89,7 @@ def run_trials(
     k, d, m = environment.n_actions, environment.dim, len(methods)
     theta, guarded = np.full((replicates, m, k, d), np.nan), np.full((replicates, m), np.nan)
     covariance = np.full((replicates, m, k, d, k, d), np.nan)
+    df, contrast_df = np.full((replicates, m, k, d), np.nan), np.full((replicates, m, k, k, d), np.nan)
     play = partial(policy.log, environment) if isinstance(policy, Constant) else partial(simulate_log, environment, policy)
 
     def run(i: int) -> list[Estimate]:
@@ -100,5 +106,6 @@ def run_trials(
         for i, estimates in enumerate(pool.in_order(run, range(replicates), done)):
             for j, found in enumerate(estimates):
                 theta[i, j], guarded[i, j] = found.theta, found.guarded.mean()
-                covariance[i, j] = found.covariance.reshape(k, d, k, d)
-    return Trials(tuple(methods), horizon, theta, covariance, guarded)
+                covariance[i, j], df[i, j] = found.covariance.reshape(k, d, k, d), found.df
+                contrast_df[i, j] = [[found.contrast(a, b).df for b in range(k)] for a in range(k)]
+    return Trials(tuple(methods), horizon, theta, covariance, df, contrast_df, guarded)

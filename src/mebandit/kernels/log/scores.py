@@ -1,5 +1,7 @@
 """The scores of the estimates from a stored log, from which standard errors follow."""
 
+import math
+
 import numpy as np
 
 from ..compile import jit, spliced, summing
@@ -7,10 +9,15 @@ from ..layout import INVERSE, PSEUDO, UNIT, entry
 from .calibration import times_packed
 from .crossproducts import CHUNK
 
+LARGEST_LEVERAGE = 0.98  # a round or cluster that decides a coefficient alone would otherwise get an infinite score
+
 
 @jit
-def add_scores(meat, totals, unit, scoring, seen, log):
+def add_scores(meat, totals, groups, unit, first, scoring, seen, log):
     """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `estimation.scores.Scoring`.
+
+    Without units psi is also summed by group, (methods, K p, groups): the group of the log's row t is t modulo their number, and `first` is
+    the row of the first round.
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
     formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
@@ -18,7 +25,7 @@ def add_scores(meat, totals, unit, scoring, seen, log):
     """
     n_methods, n_actions, p = scoring.theta.shape
     d, n = log.predicted.shape
-    psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((3, CHUNK)), np.empty((d, CHUNK))
+    psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((7, CHUNK)), np.empty((d, CHUNK))
     moves = np.empty((scoring.jacobian.slope.shape[1], CHUNK))
     taken = np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
@@ -35,6 +42,7 @@ def add_scores(meat, totals, unit, scoring, seen, log):
                 add_calibration(psi, start, m, scoring.jacobian, log, moves)
             if totals.shape[1] == 0:
                 add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not with_jacobian)
+                add_by_group(groups[g], psi, m, first + start)
             else:
                 for k in range(m):
                     for i in range(n_actions * p):
@@ -98,13 +106,15 @@ def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
     theta, weighting, kappa, plain = scoring.theta[g], scoring.weighting[g], scoring.kappa[g, b], scoring.plain[g, b]
     p, d = theta.shape[1], x.shape[0]
     intercept = p - d
-    away, taking, guess = work[0, :m], work[1, :m], work[2, :m]
+    away, taking, guess, weight, lift = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
     if weighting == PSEUDO:
         write_fitted(guess, scoring.beta, b, 1, log.predicted, start)
+        if scoring.leverage.kind > 0:
+            leave_out(guess, lift, b, scoring.leverage, start, log, work)
     write_fitted(away, theta, b, intercept, x, at)
     if log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1:
         nd = log.stabilizer[0, b] if log.allowed[0, b] else 0.0
-        weigh_alike(away, taking, guess, b, weighting, nd, kappa, plain, start, log)
+        weigh_alike(away, taking, weight, guess, b, weighting, nd, kappa, plain, start, log)
     else:
         for k in range(m):
             t = start + k
@@ -112,7 +122,7 @@ def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
             if log.allowed[entry(t, log.allowed.shape[0]), b]:
                 nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
             played, propensity, reward = log.actions[t] == b, log.propensities[t], log.rewards[t]
-            away[k], taking[k] = weigh(away[k], guess[k], played, weighting, nd, kappa, plain, propensity, reward)
+            away[k], taking[k], weight[k] = weigh(away[k], guess[k], played, weighting, nd, kappa, plain, propensity, reward)
     if intercept:
         for k in range(m):
             psi[b * p, k] = away[k]
@@ -126,6 +136,118 @@ def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
             times_packed(log.errors[start + k], theta[b, intercept:], d, taken[b])
             for i in range(d):
                 psi[at_b + i, k] = away[k] * x[i, at + k] - taking[k] * taken[b, i]
+    if scoring.leverage.kind > 0:
+        if weighting == PSEUDO:
+            for i in range(p):
+                write_fitted(work[5, :m], scoring.leverage.outcome_effect[b], i, 1, log.predicted, start)
+                subtract_product(psi[b * p + i, :m], work[5, :m], lift)
+        divide_by_leverage(psi, b, scoring.leverage.kind, scoring.leverage.precision[g, b], weight, x, at, intercept, work)
+
+
+@jit
+def leave_out(guess, lift, b, leverage, start, log, work):
+    """The outcome regression of action b at its own rounds becomes the one without that round: z'beta - h lift, lift = e / (1 - h).
+
+    h = z'(Σ zz')^-1 z is the leverage of the round in the regression and e its residual; lift is 0 in the rounds of other actions.
+    """
+    m, precision = guess.size, leverage.outcome_precision[b]
+    own, row = work[5, :m], work[6, :m]
+    for k in range(m):
+        own[k] = 0.0
+    for i in range(precision.shape[0]):
+        write_fitted(row, precision, i, 1, log.predicted, start)
+        if i == 0:
+            for k in range(m):
+                own[k] += row[k]
+        else:
+            add_product(own, row, log.predicted[i - 1, start : start + m])
+    actions, rewards = log.actions[start:], log.rewards[start:]
+    for k in range(m):
+        h = min(max(own[k], 0.0), LARGEST_LEVERAGE)
+        lift[k] = (rewards[k] - guess[k]) / (1.0 - h) if actions[k] == b else 0.0
+        guess[k] -= lift[k] * h
+
+
+@jit
+def divide_by_leverage(psi, b, kind, precision, weight, x, at, intercept, work):
+    """(I - H)^-1/2 psi (kind 2) or (I - H)^-1 psi (kind 3) for action b, H = w xx'M^-1 with the precision M^-1.
+
+    H has the one eigenvalue h = w x'M^-1 x other than 0, the leverage of the round: the derivative of its own fitted value. So psi moves
+    along x, by w x'M^-1 psi times 1 / (r (1 + r)), r = sqrt(1 - h), or times 1 / (1 - h).
+    """
+    p, m = precision.shape[0], weight.size
+    own, along, row = work[4, :m], work[5, :m], work[6, :m]
+    for k in range(m):
+        own[k], along[k] = 0.0, 0.0
+    for i in range(p):
+        write_fitted(row, precision, i, intercept, x, at)
+        add_product(along, row, psi[b * p + i, :m])
+        if i < intercept:
+            for k in range(m):
+                own[k] += row[k]
+        else:
+            add_product(own, row, x[i - intercept, at : at + m])
+    for k in range(m):
+        left = 1.0 - min(max(weight[k] * own[k], 0.0), LARGEST_LEVERAGE)
+        root = math.sqrt(left)
+        along[k] *= weight[k] / (left if kind == 3 else root * (1.0 + root))
+    for i in range(p):
+        if i < intercept:
+            for k in range(m):
+                psi[b * p + i, k] += along[k]
+        else:
+            add_product(psi[b * p + i, :m], along, x[i - intercept, at : at + m])
+
+
+@jit
+def add_product(out, x, y):
+    """out += x y, round by round."""
+    for k in range(out.size):
+        out[k] += x[k] * y[k]
+
+
+@jit
+def subtract_product(out, x, y):
+    """out -= x y, round by round."""
+    for k in range(out.size):
+        out[k] -= x[k] * y[k]
+
+
+@jit
+def add_by_group(groups, psi, m, row):
+    """Add m rounds to the sums of psi by group, (K p, groups), the first to group `row` modulo their number: in runs without a gap."""
+    n = groups.shape[1]
+    done, place = 0, row % n
+    while done < m:
+        run = min(m - done, n - place)
+        for i in range(psi.shape[0]):
+            for k in range(run):
+                groups[i, place + k] += psi[i, done + k]
+        done, place = done + run, 0
+
+
+@jit
+def add_unit_products(products, unit, log):
+    """Sums of vv', v = (1, x~, r), by unit, packed, (units, 3, K, size): with the weights 1{a_t = a}, c u and c, see `add_products`."""
+    d, n = log.predicted.shape
+    v = np.ones(d + 2)
+    for t in range(n):
+        for i in range(d):
+            v[1 + i] = log.predicted[i, t]
+        v[d + 1] = log.rewards[t]
+        own, s, a = products[unit[t]], entry(t, log.stabilizer.shape[0]), log.actions[t]
+        w = log.stabilizer[s, a] / log.propensities[t]
+        for b in range(own.shape[1]):
+            c = log.stabilizer[s, b] if log.allowed[entry(t, log.allowed.shape[0]), b] else 0.0
+            k = 0
+            for i in range(d + 2):
+                for j in range(i, d + 2):
+                    product = v[i] * v[j]
+                    own[2, b, k] += c * product
+                    if b == a:
+                        own[0, b, k] += product
+                        own[1, b, k] += w * product
+                    k += 1
 
 
 @jit
@@ -137,19 +259,20 @@ def write_score(out, away, x, taking, taken):
 
 @spliced
 def weigh(fitted, guess, played, weighting, nd, kappa, plain, propensity, reward):
-    """w (x'theta - y) and s of a round for an action, see `add_scores`."""
+    """w (x'theta - y), s and w of a round for an action, see `add_scores`."""
     u = 1.0 / propensity if played else 0.0
     w = nd if weighting == PSEUDO else nd * u if weighting == INVERSE else 1.0 if played else 0.0
     y = guess + u * (reward - guess) if weighting == PSEUDO else reward
-    return w * (fitted - y), nd if plain else kappa * w
+    return w * (fitted - y), nd if plain else kappa * w, w
 
 
 @jit
-def weigh_alike(away, taking, guess, b, weighting, nd, kappa, plain, start, log):
+def weigh_alike(away, taking, weight, guess, b, weighting, nd, kappa, plain, start, log):
     """`weigh` over rounds that are all alike in what they offer: a loop that the compiler can turn into vector instructions."""
     actions, propensities, rewards = log.actions[start:], log.propensities[start:], log.rewards[start:]
     for k in range(away.size):
-        away[k], taking[k] = weigh(away[k], guess[k], actions[k] == b, weighting, nd, kappa, plain, propensities[k], rewards[k])
+        own = weigh(away[k], guess[k], actions[k] == b, weighting, nd, kappa, plain, propensities[k], rewards[k])
+        away[k], taking[k], weight[k] = own
 
 
 @jit
