@@ -195,11 +195,11 @@ class Experiment:
             pi = self.fallback_among(allowed)
             u, auxiliary = uniforms(self.secret, request.decision)
             chosen = {"mode": "fallback", "reason": trouble, "action": drawn(pi, u), "propensities": numbers(pi)}
-            return row | chosen | {"uniform": u, "auxiliary": auxiliary}
+            return row | {"allowed": listed(pi > 0)} | chosen | {"uniform": u, "auxiliary": auxiliary}
         made = version.decide(request.decision, seen.predicted, seen.error_cov, allowed=allowed)
         mode = "warmup" if version.learned < self.policy.warmup else "learned"
         chosen = {"mode": mode, "version": number, "action": made.action, "propensities": numbers(made.propensities)}
-        return row | chosen | {"uniform": made.uniform, "auxiliary": made.auxiliary}
+        return row | {"allowed": listed(allowed)} | chosen | {"uniform": made.uniform, "auxiliary": made.auxiliary}
 
     def external(self, request: Made, *, name: str, received: datetime) -> dict[str, Any]:
         """The row of a decision that a client made by itself."""
@@ -212,10 +212,9 @@ class Experiment:
             checks.refuse("probabilities", "be above 0 for the action taken", pi[action])
         if pi[~allowed].any():
             checks.refuse("probabilities", "be 0 for actions that were not allowed", request.probabilities)
-        row = self.row(request, name, received, at, self.seen(request, at))
-        u, auxiliary = uniforms(self.secret, request.decision)
-        del u  # the client drew the action
-        return row | {"mode": "external", "number": 1, "action": action, "propensities": numbers(pi), "auxiliary": auxiliary}
+        _, auxiliary = uniforms(self.secret, request.decision)  # the client drew the action
+        chosen = {"mode": "external", "number": 1, "action": action, "allowed": listed(pi > 0), "propensities": numbers(pi)}
+        return self.row(request, name, received, at, self.seen(request, at)) | chosen | {"auxiliary": auxiliary}
 
     def row(self, request: Request, name: str, received: datetime, at: datetime, seen: Seen) -> dict[str, Any]:
         """What all rows of decisions have, and None for what only some have."""
@@ -230,6 +229,7 @@ class Experiment:
             "reason": None,
             "version": None,
             "action": None,
+            "allowed": None,
             "propensities": None,
             "uniform": None,
             "auxiliary": None,
@@ -263,7 +263,13 @@ class Experiment:
         """A decision with its outcome as a finished round, see `store.outcomes.rounds_of`."""
         pi = np.array(json.loads(row["propensities"]))
         x, s = (np.array(json.loads(row[name]), dtype=np.float64) for name in ("predicted", "error_cov"))
-        return Round(Observation(x, s, pi > 0, row["number"], row["auxiliary"]), row["action"], pi, row["value"])
+        allowed = np.isin(np.arange(len(pi)), json.loads(row["allowed"]))
+        return Round(Observation(x, s, allowed, row["number"], row["auxiliary"]), row["action"], pi, row["value"])
+
+
+def listed(allowed: Booleans) -> str:
+    """The numbers of the allowed actions as JSON."""
+    return json.dumps(np.flatnonzero(allowed).tolist())
 
 
 def canonical(request: Request) -> str:

@@ -110,12 +110,13 @@ def store_told(connection: Connection, items: Sequence[tuple[Table, dict[str, An
     return results
 
 
-def learnable(connection: Connection, x: str, most: int) -> list[RowMapping]:
-    """The next rounds to learn, in the order in which their outcomes came: decisions with the last final revision of their outcome."""
-    names = connection.execute(select(to_learn.c.decision).where(to_learn.c.experiment == x).order_by(to_learn.c.id).limit(most)).scalars()
-    wanted = list(names)
-    rounds = rounds_of(connection, x, wanted)
-    return [rounds[name] for name in wanted if name in rounds]
+def learnable(connection: Connection, x: str, most: int) -> tuple[list[str], list[RowMapping]]:
+    """The first names in the queue, and their rounds in the order in which their outcomes came: decisions with the last final revision of
+    their outcome. A name has no round where its outcome was taken back."""
+    asked = select(to_learn.c.decision).where(to_learn.c.experiment == x).order_by(to_learn.c.id).limit(most)
+    names = list(connection.execute(asked).scalars())
+    rounds = rounds_of(connection, x, names)
+    return names, [rounds[name] for name in names if name in rounds]
 
 
 def rounds_of(connection: Connection, x: str, names: list[str]) -> dict[str, RowMapping]:
@@ -159,3 +160,10 @@ def without_outcome(connection: Connection, x: str, since: str, until: str, most
 
 
 TOLD = {"deliveries": delivery, "truths": truth}
+
+
+def revisions_of(connection: Connection, x: str, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], float]:
+    """The values of some revisions."""
+    names = sorted({name for name, _ in wanted})
+    rows = _named(connection, outcome, outcome.c.decision, x, names)
+    return {(row["decision"], row["revision"]): row["value"] for row in rows}

@@ -89,6 +89,7 @@ decision = Table(
     Column("version", Integer),
     Column("number", BigInteger),
     Column("action", Integer),
+    text("allowed", null=True),
     text("propensities", null=True),
     Column("uniform", Double),
     Column("auxiliary", Double),
