@@ -15,7 +15,7 @@ from mebandit import checks
 from mebandit.checks import InvalidInput, MebanditError
 from mebandit.live.version import Version
 from mebandit.policies import states
-from mebandit.service.experiment import Experiment
+from mebandit.service.experiment import Experiment, canonical
 from mebandit.service.messages import Configuration, Made, Outcome, Request
 from mebandit.service.store import experiments, outcomes, records
 from mebandit.service.store.database import Database
@@ -108,6 +108,10 @@ class Service:
         """An experiment that this process knows already."""
         return self._known.get(name)
 
+    def known(self) -> dict[str, Live]:
+        """All experiments that this process knows."""
+        return dict(self._known)
+
     def found(self, name: str) -> Live:
         """An experiment, read from the store if this process does not know it yet."""
         found = self._known.get(name) or self.reload(name)
@@ -164,11 +168,11 @@ class Service:
 
     # ---- decisions ----
 
-    def settled(self, item: NewDecision, stored: Stored, live: Live) -> dict[str, Any]:
+    def settled(self, asked: Request, stored: Stored, live: Live) -> dict[str, Any]:
         """The answer to a request whose decision is in the store now; refused where the name was used for another request."""
-        if not stored.new and stored.row["request"] != item.row["request"]:
+        if not stored.new and stored.row["request"] != canonical(asked):
             rule = "have the same contents whenever it is sent"
-            checks.refuse(f"decision {item.row['name']}", rule, "another request of this name", "Give it a new name.", error=Conflict)
+            checks.refuse(f"decision {asked.decision}", rule, "another request of this name", "Give it a new name.", error=Conflict)
         return live.experiment.answer(stored.row, not stored.new)
 
     def known_decision(self, live: Live, name: str) -> RowMapping | None:

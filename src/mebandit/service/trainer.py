@@ -79,7 +79,7 @@ class Trainer(threading.Thread):
         if clock - self._looked >= PAUSE:
             self.service.refresh()
             self._looked = clock
-        for name, live in list(self.service._known.items()):
+        for name, live in self.service.known().items():
             if live.status in DECIDING:
                 self._close_out(live)
                 if self._due(live):

@@ -17,7 +17,7 @@ from mebandit.service.app.guard import needs
 from mebandit.service.app.problems import Conflict
 from mebandit.service.messages import Answer, Deliveries, External, Outcomes, Results, Truths
 from mebandit.service.service import DECIDING, Live, Service
-from mebandit.service.store.decisions import NewDecision, store_decisions
+from mebandit.service.store.decisions import NewDecision, Stored, store_decisions
 from mebandit.service.store.outcomes import TOLD, Told, store_outcomes, store_told
 
 X = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:@~-]{1,200}$", description="name of the experiment", examples=["walk"])]
@@ -50,15 +50,13 @@ async def experiment(request: Request, x: str) -> tuple[Service, Live]:
 
 async def decided(service: Service, live: Live, asked: messages.Request) -> dict[str, Any]:
     """The answer to a request, stored."""
-    for _ in range(TRIES):
-        if live.status not in DECIDING:
-            return await _made_before(service, live, asked)
+    while live.status in DECIDING:
         item = live.prepared(asked)
         stored = await asyncio.wrap_future(service.database.submit(store_decisions, item))
         if stored is not None:
-            return service.settled(item, stored, live)
+            return service.settled(asked, stored, live)
         live = await run_in_threadpool(service.reload, live.name) or live
-    checks.refuse("experiment", "stay as it is while it decides", "one that is changed again and again", error=Conflict)
+    return await _made_before(service, live, asked)
 
 
 async def _made_before(service: Service, live: Live, asked: messages.Request) -> dict[str, Any]:
@@ -66,16 +64,7 @@ async def _made_before(service: Service, live: Live, asked: messages.Request) ->
     row = await run_in_threadpool(service.known_decision, live, asked.decision)
     if row is None:
         checks.refuse("experiment", "be running, to decide", f"{live.name!r}, which is {live.status}", error=Conflict)
-    if row["request"] != messages_text(asked):
-        rule = "have the same contents whenever it is sent"
-        checks.refuse(f"decision {asked.decision}", rule, "another request of this name", "Give it a new name.", error=Conflict)
-    return live.experiment.answer(row, True)
-
-
-def messages_text(asked: messages.Request) -> str:
-    from mebandit.service.experiment import canonical
-
-    return canonical(asked)
+    return service.settled(asked, Stored(dict(row), False), live)
 
 
 @routes.post("/decisions", response_model=Answer, summary="Make a decision", tags=["decisions"], dependencies=[needs("decide")])
@@ -133,7 +122,7 @@ async def _external(service: Service, live: Live, made: messages.Made) -> dict[s
     try:
         for _ in range(TRIES):
             item = live.external(made)
-            stored = await asyncio.wrap_future(service.database.submit(store_decisions, item))
+            stored: Stored | None = await asyncio.wrap_future(service.database.submit(store_decisions, item))
             if stored is not None:
                 return {"decision": made.decision, **_told(item, stored)._asdict()}
             live = await run_in_threadpool(service.reload, live.name) or live
@@ -142,7 +131,7 @@ async def _external(service: Service, live: Live, made: messages.Made) -> dict[s
     return {"decision": made.decision, "status": "refused", "note": "The experiment was changed meanwhile. Send it again."}
 
 
-def _told(item: NewDecision, stored: Any) -> Told:
+def _told(item: NewDecision, stored: Stored) -> Told:
     if stored.new:
         return Told("stored")
     if stored.row["request"] == item.row["request"]:
@@ -152,8 +141,8 @@ def _told(item: NewDecision, stored: Any) -> Told:
 
 @routes.post("/outcomes", response_model=Results, summary="Report outcomes", tags=["outcomes"], dependencies=[needs("outcome")])
 async def report(request: Request, x: X, body: Outcomes) -> Response:
-    """Outcomes of decisions, each answered by itself. A correction is a higher revision. Only final values are learned; null says that there
-    is none."""
+    """Outcomes of decisions, each answered by itself. A correction is a higher revision. Only final values are learned; null says
+    that there is none."""
     service, live = await experiment(request, x)
     waiting = [asyncio.wrap_future(service.database.submit(store_outcomes, live.outcome(each))) for each in body.outcomes]
     results = [

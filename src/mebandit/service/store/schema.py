@@ -98,6 +98,7 @@ decision = Table(
     text("notes"),
     UniqueConstraint("experiment", "name"),
 )
+Index("decision_by_version", decision.c.experiment, decision.c.version, decision.c.id)
 Index("decision_by_time", decision.c.experiment, decision.c.received_at)
 
 outcome = Table(
