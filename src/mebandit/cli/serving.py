@@ -72,7 +72,7 @@ def replay(store: str) -> None:
         found = replayed(database)
     finally:
         database.close()
-    print_table("Replayed", [name for name in found._fields[1:]], [[f"{n:,}" for n in found[1:]]], set())
+    print_table("Replayed", list(found._fields[1:]), [[f"{n:,}" for n in found[1:]]], set())
     if found.difference:
         sys.exit(f"mebandit: {found.difference}")
     click.echo("Every decision and every version is as it was computed again.")

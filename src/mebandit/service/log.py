@@ -9,7 +9,7 @@ from typing import IO, Any
 from sqlalchemy import func, select
 
 from mebandit.service.experiment import Experiment
-from mebandit.service.store.database import Database
+from mebandit.service.store.database import Database, all_rows
 from mebandit.service.store.schema import decision, outcome
 
 AT_ONCE = 1000
@@ -50,7 +50,7 @@ def rows(database: Database, name: str, experiment: Experiment, *, every: bool) 
     while True:
         asked = select(decision).where(decision.c.experiment == name, decision.c.id > after).order_by(decision.c.id).limit(AT_ONCE)
         with database.read() as connection:
-            made = connection.execute(asked).mappings().all()
+            made = all_rows(connection, asked)
             names = [row["name"] for row in made]
             found = select(last.c.decision, last.c.revision, outcome.c.value).join(outcome, chosen).where(last.c.decision.in_(names))
             values = {each: (revision, value) for each, revision, value in connection.execute(found)}

@@ -43,11 +43,11 @@ class Feature(Message):
     """One feature of the predicted context."""
 
     name: Name
-    constant: float | None = Field(None, description="its value in every decision; it is then not part of the context of a decision")
-    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(None, description="the smallest and the largest value")
-    missing: Literal["fallback"] | float = Field("fallback", description="what decides where it is missing: the fallback, or this value")
-    invalid: Literal["fallback", "clip"] = Field("fallback", description="what becomes of a value outside the range")
-    max_age_hours: Annotated[float, Field(gt=0)] | None = Field(None, description="an older value, by observed_at, counts as missing")
+    constant: float | None = Field(default=None, description="its value in every decision; it is then not part of the context of a decision")
+    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(default=None, description="the smallest and the largest value")
+    missing: Literal["fallback"] | float = Field(default="fallback", description="what decides where it is missing: the fallback, or this value")
+    invalid: Literal["fallback", "clip"] = Field(default="fallback", description="what becomes of a value outside the range")
+    max_age_hours: Annotated[float, Field(gt=0)] | None = Field(default=None, description="an older value, by observed_at, counts as missing")
 
 
 class Recipe(Message):
@@ -77,22 +77,22 @@ class ErrorOfDecision(Message):
 class ErrorModel(ErrorOfDecision):
     """The error covariance of all predictions that bring none of their own."""
 
-    per_hour: dict[Name, float] = Field({}, description="what is added to a variance for each hour between observed_at and at")
+    per_hour: dict[Name, float] = Field(default={}, description="what is added to a variance for each hour between observed_at and at")
 
 
 class Cadence(Message):
     """When a new version is made: exactly one of the three."""
 
-    outcomes: Annotated[int, Field(ge=1)] | None = Field(None, description="after so many outcomes that were not learned yet")
-    seconds: Annotated[float, Field(gt=0)] | None = Field(None, description="so often, if there is something new")
-    by_hand: Literal[True] | None = Field(None, description="only when POST .../train asks for it")
+    outcomes: Annotated[int, Field(ge=1)] | None = Field(default=None, description="after so many outcomes that were not learned yet")
+    seconds: Annotated[float, Field(gt=0)] | None = Field(default=None, description="so often, if there is something new")
+    by_hand: Literal[True] | None = Field(default=None, description="only when POST .../train asks for it")
 
 
 class Waiting(Message):
     """How long an outcome is waited for, and what then."""
 
-    wait_hours: Annotated[float, Field(gt=0)] | None = Field(None, description="null: for ever")
-    then: float | None = Field(None, description="null: it is closed as missing, and not learned; else it is closed with this value")
+    wait_hours: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: for ever")
+    then: float | None = Field(default=None, description="null: it is closed as missing, and not learned; else it is closed with this value")
 
 
 class Configuration(Message):
@@ -240,7 +240,7 @@ class Delivery(Message):
 
     decision: Name
     status: Literal["delivered", "failed", "suppressed"]
-    action: Name | None = Field(None, description="the action really taken, where it is another one")
+    action: Name | None = Field(default=None, description="the action really taken, where it is another one")
     at: Time | None = None
 
 

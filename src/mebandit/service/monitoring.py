@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from mebandit.service.service import Live
 from mebandit.service.store import outcomes
+from mebandit.service.store.database import all_rows
 from mebandit.service.store.schema import decision, truth
 from mebandit.values import GREEN, RED, YELLOW, Finding
 
@@ -31,7 +32,7 @@ def checked(connection: Connection, live: Live) -> list[Finding]:
         live: the experiment.
     """
     asked = select(decision).where(decision.c.experiment == live.name).order_by(decision.c.id.desc()).limit(LAST)
-    rows = list(connection.execute(asked).mappings())
+    rows = all_rows(connection, asked)
     waiting = outcomes.n_to_learn(connection, live.name)
     found = [_running(live), _fallbacks(rows), _learning(live, waiting)]
     drawn = [row for row in rows if row["mode"] in ("learned", "warmup", "fallback")]

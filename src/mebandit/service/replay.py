@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, select, text
+from sqlalchemy import Connection, select, text
 
 from mebandit.checks import InvalidInput, MebanditError
 from mebandit.live.version import Version
@@ -15,7 +15,7 @@ from mebandit.service.experiment import Experiment
 from mebandit.service.messages import Configuration, Made, Request
 from mebandit.service.service import WITHDRAWN, rounds_between
 from mebandit.service.store import experiments
-from mebandit.service.store.database import Database
+from mebandit.service.store.database import Database, Row, all_rows
 from mebandit.service.store.records import broken_link
 from mebandit.service.store.schema import configuration, decision, policy_version, state
 
@@ -60,7 +60,7 @@ def replay(database: Database) -> Replayed:
     return Replayed("", **counts)
 
 
-def _replay_one(connection: Connection, name: str, row: RowMapping, counts: dict[str, int]) -> None:
+def _replay_one(connection: Connection, name: str, row: Row, counts: dict[str, int]) -> None:
     known = _configurations(connection, name, row)
     experiment = known[row["configuration"]]
     counts["decisions"] += _replay_decisions(connection, name, known, None, experiment.first)
@@ -82,20 +82,20 @@ def _replay_one(connection: Connection, name: str, row: RowMapping, counts: dict
     counts["rounds"] += version.learned
 
 
-def _configurations(connection: Connection, name: str, row: RowMapping) -> dict[int, Experiment]:
+def _configurations(connection: Connection, name: str, row: Row) -> dict[int, Experiment]:
     """The configurations of an experiment by number, each compared with its hash."""
     secret = bytes.fromhex(row["secret"])
     if sha256(secret).hexdigest() != row["secret_hash"]:
         raise Different(f"experiment {name!r} must have the secret that was published as {row['secret_hash']}; got another one.")
     found = {}
-    for each in connection.execute(select(configuration).where(configuration.c.experiment == name)).mappings():
+    for each in all_rows(connection, select(configuration).where(configuration.c.experiment == name)):
         if sha256(each["body"].encode()).hexdigest() != each["hash"]:
             raise Different(f"experiment {name!r}, configuration {each['number']} must have the hash {each['hash']}; got another text.")
         found[each["number"]] = Experiment(Configuration.model_validate_json(each["body"]), secret)
     return found
 
 
-def _versions(connection: Connection, name: str) -> Iterator[RowMapping]:
+def _versions(connection: Connection, name: str) -> Iterator[Row]:
     """The versions of an experiment, without gaps."""
     last = -1
     while rows := experiments.versions_of(connection, name, after=last, most=AT_ONCE):
@@ -110,7 +110,7 @@ def _compare_state(connection: Connection, name: str, number: int, version: Vers
     """Compare what the cache holds of a version, if it holds anything."""
     body = connection.execute(select(state.c.body).where(state.c.experiment == name, state.c.version == number)).scalar()
     if body is not None:
-        kept = states.from_plain(json.loads(body), version.policy.init())  # type: ignore[attr-defined]
+        kept = states.from_plain(json.loads(body), version.policy.init())
         if not states.same(kept, version.state):
             raise Different(f"{where} must be stored as it is computed; got another state.")
 
@@ -119,14 +119,14 @@ def _replay_decisions(connection: Connection, name: str, known: Mapping[int, Exp
     """Compute the decisions of a version again; `None`: those that no version made. How many they are."""
     after, count = 0, 0
     asked = select(decision).where(decision.c.experiment == name, decision.c.version == number).order_by(decision.c.id).limit(AT_ONCE)
-    while rows := connection.execute(asked.where(decision.c.id > after)).mappings().all():
+    while rows := all_rows(connection, asked.where(decision.c.id > after)):
         for row in rows:
             _compare(row, known[row["configuration"]], version)
         after, count = rows[-1]["id"], count + len(rows)
     return count
 
 
-def _compare(row: RowMapping, experiment: Experiment, version: Version) -> None:
+def _compare(row: Row, experiment: Experiment, version: Version) -> None:
     where = f"experiment {row['experiment']!r}, decision {row['name']!r}"
     try:
         again = _again(row, experiment, version)
@@ -139,7 +139,7 @@ def _compare(row: RowMapping, experiment: Experiment, version: Version) -> None:
         raise Different(f"{where} must have number {version.learned + 1}; got {row['number']}.")
 
 
-def _again(row: RowMapping, experiment: Experiment, version: Version) -> dict[str, Any]:
+def _again(row: Row, experiment: Experiment, version: Version) -> dict[str, Any]:
     """The row of a decision, from its request."""
     received = datetime.fromisoformat(row["received_at"])
     if row["mode"] == "external":

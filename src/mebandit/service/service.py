@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from mebandit import checks
 from mebandit.checks import InvalidInput, MebanditError
@@ -18,7 +18,7 @@ from mebandit.policies import states
 from mebandit.service.experiment import Experiment, canonical
 from mebandit.service.messages import Configuration, Made, Outcome, Request
 from mebandit.service.store import experiments, outcomes, records
-from mebandit.service.store.database import Database
+from mebandit.service.store.database import Database, Row
 from mebandit.service.store.decisions import NewDecision, Stored, decisions_named
 from mebandit.service.store.experiments import Conflict, Draft, NewVersion
 from mebandit.service.store.records import Key, incident_row
@@ -38,7 +38,7 @@ class Live(NamedTuple):
 
     name: str
     experiment: Experiment
-    row: RowMapping
+    row: Row
     """its pointers"""
     version: Version
     """what decides"""
@@ -55,7 +55,7 @@ class Live(NamedTuple):
         received, trouble = datetime.now(UTC), self.trouble
         if self.status == "paused":
             trouble = "The experiment is paused."
-        given = {"name": self.name, "received": received, "number": int(self.row["active"])}
+        given: dict[str, Any] = {"name": self.name, "received": received, "number": int(self.row["active"])}
         unit = self.units.get(request.unit or "", {})
         if unit.get("status") == "withdrawn":
             row = self.experiment.decide(request, version=self.version, trouble=trouble, **given) | WITHDRAWN
@@ -114,17 +114,14 @@ class Service:
 
     def found(self, name: str) -> Live:
         """An experiment, read from the store if this process does not know it yet."""
-        found = self._known.get(name) or self.reload(name)
-        if found is None:
-            checks.refuse("experiment", "be one that was created", name, error=NotFound)
-        return found
+        return self._known.get(name) or self.reload(name)
 
-    def reload(self, name: str) -> Live | None:
+    def reload(self, name: str) -> Live:
         """Read what holds of an experiment now; its compiled code is ready when this returns."""
         with self._loading, self.database.read() as connection:
             row = experiments.pointer(connection, name)
             if row is None:
-                return None
+                checks.refuse("experiment", "be one that was created", name, error=NotFound)
             self._known[name] = found = self._read(connection, row, self._known.get(name))
             return found
 
@@ -137,7 +134,7 @@ class Service:
             if known is None or any(known.row[part] != row[part] for part in ("epoch", "active", "latest")):
                 self.reload(name)
 
-    def _read(self, connection: Connection, row: RowMapping, known: Live | None) -> Live:
+    def _read(self, connection: Connection, row: Row, known: Live | None) -> Live:
         name = row["name"]
         if known is not None and known.row["configuration"] == row["configuration"]:
             experiment = known.experiment
@@ -156,15 +153,15 @@ class Service:
 
     def configure(self, name: str, configuration: Configuration, by: str) -> Live:
         """Create an experiment, or change one that is a draft."""
-        known = self._known.get(name) or self.reload(name)
-        secret = secrets.token_bytes(32) if known is None else known.experiment.secret
+        with self.database.read() as connection:
+            known = experiments.pointer(connection, name)
+        secret = secrets.token_bytes(32) if known is None else bytes.fromhex(known["secret"])
         experiment = Experiment(configuration, secret)
         warm(experiment)
         first = NewVersion(0, 0, experiment.first.fingerprint, state_text(experiment.first))
         draft = Draft(name, experiment.body, experiment.hash, secret.hex(), sha256(secret).hexdigest(), first, by)
         self.database.run(lambda connection: experiments.save_draft(connection, draft))
-        self.reload(name)
-        return self.found(name)
+        return self.reload(name)
 
     # ---- decisions ----
 
@@ -175,7 +172,7 @@ class Service:
             checks.refuse(f"decision {asked.decision}", rule, "another request of this name", "Give it a new name.", error=Conflict)
         return live.experiment.answer(stored.row, not stored.new)
 
-    def known_decision(self, live: Live, name: str) -> RowMapping | None:
+    def known_decision(self, live: Live, name: str) -> Row | None:
         """A decision that was made before."""
         with self.database.read() as connection:
             return decisions_named(connection, [(live.name, name)]).get((live.name, name))
@@ -258,7 +255,7 @@ def rounds_between(connection: Connection, name: str, experiment: Experiment, af
     order = experiments.order_of(connection, name, after, until)
     values = outcomes.revisions_of(connection, name, [(row["decision"], row["revision"]) for row in order])
     decided = decisions_named(connection, [(name, row["decision"]) for row in order])
-    return [experiment.round({**decided[name, row["decision"]], "value": values[row["decision"], row["revision"]]}) for row in order]
+    return [experiment.round(decided[name, row["decision"]] | {"value": values[row["decision"], row["revision"]]}) for row in order]
 
 
 def warm(experiment: Experiment) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from mebandit.checks import InvalidInput, MebanditError
 from mebandit.live.version import Version
 from mebandit.service.service import DECIDING, Live, Service, read_version, state_text
 from mebandit.service.store import experiments, outcomes
-from mebandit.service.store.database import in_utc
+from mebandit.service.store.database import Row, in_utc
 from mebandit.service.store.experiments import NewVersion
 from mebandit.service.store.outcomes import NewOutcome
 from mebandit.service.store.records import open_incident
@@ -143,14 +143,14 @@ class Trainer(threading.Thread):
             known = latest, read_version(connection, live.name, live.experiment, latest)
         return known
 
-    def _learnable(self, live: Live, head: Version, rows: Sequence[RowMapping]) -> tuple[list[RowMapping], list[tuple[RowMapping, str]]]:
+    def _learnable(self, live: Live, head: Version, rows: Sequence[Row]) -> tuple[list[Row], list[tuple[Row, str]]]:
         """The rounds that the policy takes, and those that it refuses, each with the reason."""
         try:
             head.after([live.experiment.round(row) for row in rows])
             return list(rows), []
         except InvalidInput:
-            good: list[RowMapping] = []
-            bad: list[tuple[RowMapping, str]] = []
+            good: list[Row] = []
+            bad: list[tuple[Row, str]] = []
         for row in rows:
             try:
                 head = head.after([live.experiment.round(row)])

@@ -14,10 +14,10 @@ from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.service import messages
 from mebandit.service.app.guard import needs
-from mebandit.service.app.problems import Conflict
 from mebandit.service.messages import Answer, Deliveries, External, Outcomes, Results, Truths
 from mebandit.service.service import DECIDING, Live, Service
 from mebandit.service.store.decisions import NewDecision, Stored, store_decisions
+from mebandit.service.store.experiments import Conflict
 from mebandit.service.store.outcomes import TOLD, Told, store_outcomes, store_told
 
 X = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:@~-]{1,200}$", description="name of the experiment", examples=["walk"])]
@@ -45,7 +45,8 @@ def json_response(body: Any) -> Response:
 async def experiment(request: Request, x: str) -> tuple[Service, Live]:
     """The experiment of a call."""
     service: Service = request.app.state.service
-    return service, service.live(x) or await run_in_threadpool(service.found, x)
+    live = service.live(x)
+    return service, live if live is not None else await run_in_threadpool(service.found, x)
 
 
 async def decided(service: Service, live: Live, asked: messages.Request) -> dict[str, Any]:
@@ -55,7 +56,7 @@ async def decided(service: Service, live: Live, asked: messages.Request) -> dict
         stored = await asyncio.wrap_future(service.database.submit(store_decisions, item))
         if stored is not None:
             return service.settled(asked, stored, live)
-        live = await run_in_threadpool(service.reload, live.name) or live
+        live = await run_in_threadpool(service.reload, live.name)
     return await _made_before(service, live, asked)
 
 
@@ -125,7 +126,7 @@ async def _external(service: Service, live: Live, made: messages.Made) -> dict[s
             stored: Stored | None = await asyncio.wrap_future(service.database.submit(store_decisions, item))
             if stored is not None:
                 return {"decision": made.decision, **_told(item, stored)._asdict()}
-            live = await run_in_threadpool(service.reload, live.name) or live
+            live = await run_in_threadpool(service.reload, live.name)
     except InvalidInput as error:
         return {"decision": made.decision, "status": "refused", "note": str(error)}
     return {"decision": made.decision, "status": "refused", "note": "The experiment was changed meanwhile. Send it again."}
@@ -144,7 +145,8 @@ async def report(request: Request, x: X, body: Outcomes) -> Response:
     """Outcomes of decisions, each answered by itself. A correction is a higher revision. Only final values are learned; null says
     that there is none."""
     service, live = await experiment(request, x)
-    waiting = [asyncio.wrap_future(service.database.submit(store_outcomes, live.outcome(each))) for each in body.outcomes]
+    submitted = [service.database.submit(store_outcomes, live.outcome(each)) for each in body.outcomes]
+    waiting: list[asyncio.Future[Told]] = [asyncio.wrap_future(each) for each in submitted]
     results = [
         {"decision": each.decision, **told._asdict()} for each, told in zip(body.outcomes, await asyncio.gather(*waiting), strict=True)
     ]
@@ -181,6 +183,6 @@ async def tell_truths(request: Request, x: X, body: Truths) -> Response:
 
 
 async def _tell(service: Service, table: Any, rows: Sequence[tuple[str, Any]]) -> Response:
-    waiting = [asyncio.wrap_future(service.database.submit(store_told, (table, row))) for _, row in rows]
+    waiting: list[asyncio.Future[Told]] = [asyncio.wrap_future(service.database.submit(store_told, (table, row))) for _, row in rows]
     told = await asyncio.gather(*waiting)
     return json_response({"results": [{"decision": name, **each._asdict()} for (name, _), each in zip(rows, told, strict=True)]})

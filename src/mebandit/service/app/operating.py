@@ -15,6 +15,7 @@ from mebandit.service.app.guard import needs
 from mebandit.service.messages import Activation, Change, Configuration, NewKey, Unit
 from mebandit.service.service import Live, NotFound, Service, new_key, read_version
 from mebandit.service.store import experiments
+from mebandit.service.store.database import all_rows
 from mebandit.service.store.records import Key
 from mebandit.service.store.schema import audit, incident
 
@@ -61,9 +62,7 @@ def configure(request: Request, x: X, body: Configuration, key: Key = OPERATE) -
 @routes.get("/experiments/{x}", response_model=messages.Experiment, summary="An experiment", tags=["experiments"], dependencies=[READ])
 def one(request: Request, x: X) -> Response:
     """An experiment as it stands."""
-    service = service_of(request)
-    service.found(x)
-    return json_response(shown(service.reload(x) or service.found(x)))
+    return json_response(shown(service_of(request).reload(x)))
 
 
 @routes.post("/experiments/{x}/state", response_model=messages.Experiment, summary="Start, pause or stop", tags=["experiments"])
@@ -72,7 +71,7 @@ def change(request: Request, x: X, body: Change, key: Key = OPERATE) -> Response
     service = service_of(request)
     service.found(x)
     service.database.run(lambda c: experiments.change_status(c, x, body.to, body.reason, key.name))
-    return json_response(shown(service.reload(x) or service.found(x)))
+    return json_response(shown(service.reload(x)))
 
 
 @routes.put("/experiments/{x}/units/{unit}", summary="Register a unit", tags=["experiments"])
@@ -181,15 +180,15 @@ def incidents(request: Request, x: X, after: Page = 0, most: Most = 100) -> dict
     service.found(x)
     asked = select(incident).where(incident.c.experiment == x, incident.c.id > after).order_by(incident.c.id).limit(most)
     with service.database.read() as connection:
-        return {"incidents": [dict(row) for row in connection.execute(asked).mappings()]}
+        return {"incidents": all_rows(connection, asked)}
 
 
 @routes.get("/audit", summary="The audit", tags=["watching"], dependencies=[READ])
 def audited(request: Request, after: Page = 0, most: Most = 100) -> dict[str, Any]:
     """Who changed what, when and why; each row holds the hash of the row before."""
     with service_of(request).database.read() as connection:
-        rows = connection.execute(select(audit).where(audit.c.id > after).order_by(audit.c.id).limit(most)).mappings()
-        return {"audit": [dict(row) | {"detail": json.loads(row["detail"])} for row in rows]}
+        found = all_rows(connection, select(audit).where(audit.c.id > after).order_by(audit.c.id).limit(most))
+    return {"audit": [row | {"detail": json.loads(row["detail"])} for row in found]}
 
 
 @routes.post("/keys", summary="Make a key", tags=["keys"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -18,7 +18,9 @@ from sqlalchemy.pool import QueuePool
 from mebandit.checks import LogError
 from mebandit.service.store.schema import migrate
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Row = dict[str, Any]
 Write = Callable[[Connection, Sequence[Any]], list[Any]]
 """a function that writes several items in a transaction; its results are in the order of the items"""
 
@@ -102,7 +104,8 @@ class Database:
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Have a function write in a transaction of the group, and wait for its result."""
-        return self.write(_each, work)
+        found: Result = self.write(_each, work)
+        return found
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -141,6 +144,17 @@ class Database:
                 each.answer.set_exception(result)
             else:
                 each.answer.set_result(result)
+
+
+def all_rows(connection: Connection, asked: Select[Any]) -> list[Row]:
+    """What is asked for, by the names of its columns."""
+    return [dict(row) for row in connection.execute(asked).mappings()]
+
+
+def first_row(connection: Connection, asked: Select[Any]) -> Row | None:
+    """The first row of what is asked for."""
+    found = connection.execute(asked).mappings().first()
+    return None if found is None else dict(found)
 
 
 def insert_new(connection: Connection, table: Table) -> Any:

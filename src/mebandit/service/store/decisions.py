@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, insert, select
+from sqlalchemy import Connection, insert, select
 
-from mebandit.service.store.database import insert_new
+from mebandit.service.store.database import Row, all_rows, insert_new
 from mebandit.service.store.schema import decision, experiment, incident
 
 ROOM = 500
@@ -61,7 +61,7 @@ def store_decisions(connection: Connection, items: Sequence[NewDecision]) -> lis
     return results
 
 
-def key_of(row: dict[str, Any] | RowMapping) -> tuple[str, str]:
+def key_of(row: dict[str, Any] | Row) -> tuple[str, str]:
     return row["experiment"], row["name"]
 
 
@@ -71,7 +71,7 @@ def epochs_of(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     return dict(found.tuples().all())
 
 
-def decisions_named(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RowMapping]:
+def decisions_named(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Row]:
     """The decisions of these experiments and names that are there."""
     by_experiment: dict[str, list[str]] = {}
     for x, name in sorted(keys):
@@ -80,7 +80,7 @@ def decisions_named(connection: Connection, keys: Iterable[tuple[str, str]]) -> 
     for x, names in by_experiment.items():
         for start in range(0, len(names), ROOM):
             asked = select(decision).where(decision.c.experiment == x, decision.c.name.in_(names[start : start + ROOM]))
-            found.update({key_of(row): row for row in connection.execute(asked).mappings()})
+            found.update({key_of(row): row for row in all_rows(connection, asked)})
     return found
 
 

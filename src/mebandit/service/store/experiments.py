@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from mebandit import checks
-from mebandit.service.store.database import now
+from mebandit.service.store.database import Row, all_rows, first_row, now
 from mebandit.service.store.records import open_incident, write_audit
 from mebandit.service.store.schema import activation, configuration, experiment, learned, lease, policy_version, state, unit_event
 
@@ -44,19 +44,19 @@ class NewVersion(NamedTuple):
     state: str
 
 
-def pointers(connection: Connection) -> dict[str, RowMapping]:
+def pointers(connection: Connection) -> dict[str, Row]:
     """All experiments by name."""
-    return {row["name"]: row for row in connection.execute(select(experiment)).mappings()}
+    return {row["name"]: row for row in all_rows(connection, select(experiment))}
 
 
-def pointer(connection: Connection, name: str) -> RowMapping | None:
+def pointer(connection: Connection, name: str) -> Row | None:
     """One experiment."""
-    return connection.execute(select(experiment).where(experiment.c.name == name)).mappings().first()
+    return first_row(connection, select(experiment).where(experiment.c.name == name))
 
 
-def locked(connection: Connection, name: str) -> RowMapping:
+def locked(connection: Connection, name: str) -> Row:
     """One experiment, which no other process changes until the end of the transaction."""
-    found = connection.execute(select(experiment).where(experiment.c.name == name).with_for_update()).mappings().first()
+    found = first_row(connection, select(experiment).where(experiment.c.name == name).with_for_update())
     if found is None:
         checks.refuse("experiment", "be one that was created", name, error=Conflict)
     return found
@@ -64,7 +64,7 @@ def locked(connection: Connection, name: str) -> RowMapping:
 
 def save_draft(connection: Connection, draft: Draft) -> bool:
     """Store an experiment, or another configuration of one that is a draft; whether anything is new."""
-    known = connection.execute(select(experiment).where(experiment.c.name == draft.name).with_for_update()).mappings().first()
+    known = first_row(connection, select(experiment).where(experiment.c.name == draft.name).with_for_update())
     number = 1
     if known is not None:
         if configuration_of(connection, draft.name, known["configuration"])["hash"] == draft.hash:
@@ -97,10 +97,10 @@ def save_version(connection: Connection, name: str, version: NewVersion, token: 
     connection.execute(insert(state).values(experiment=name, version=version.number, body=version.state))
 
 
-def configuration_of(connection: Connection, name: str, number: int) -> RowMapping:
+def configuration_of(connection: Connection, name: str, number: int) -> Row:
     """A configuration of an experiment by its number."""
     asked = select(configuration).where(configuration.c.experiment == name, configuration.c.number == number)
-    return connection.execute(asked).mappings().one()
+    return all_rows(connection, asked)[0]
 
 
 def change_status(connection: Connection, name: str, to: str, reason: str, by: str) -> None:
@@ -138,19 +138,19 @@ def units_of(connection: Connection, name: str, unit: str | None = None) -> dict
 # ---- versions ----
 
 
-def versions_of(connection: Connection, name: str, *, after: int = -1, most: int | None = None) -> Sequence[RowMapping]:
+def versions_of(connection: Connection, name: str, *, after: int = -1, most: int | None = None) -> Sequence[Row]:
     """The versions of an experiment, in order."""
     asked = select(policy_version).where(policy_version.c.experiment == name, policy_version.c.number > after)
-    return connection.execute(asked.order_by(policy_version.c.number).limit(most)).mappings().all()
+    return all_rows(connection, asked.order_by(policy_version.c.number).limit(most))
 
 
-def version_of(connection: Connection, name: str, number: int) -> RowMapping | None:
+def version_of(connection: Connection, name: str, number: int) -> Row | None:
     """One version."""
     asked = select(policy_version).where(policy_version.c.experiment == name, policy_version.c.number == number)
-    return connection.execute(asked).mappings().first()
+    return first_row(connection, asked)
 
 
-def nearest_state(connection: Connection, name: str, number: int) -> RowMapping | None:
+def nearest_state(connection: Connection, name: str, number: int) -> Row | None:
     """The stored state of the last version up to a number, with how many rounds it knows."""
     asked = (
         select(state, policy_version.c.learned)
@@ -159,15 +159,15 @@ def nearest_state(connection: Connection, name: str, number: int) -> RowMapping 
         .order_by(state.c.version.desc())
         .limit(1)
     )
-    return connection.execute(asked).mappings().first()
+    return first_row(connection, asked)
 
 
-def order_of(connection: Connection, name: str, after: int, until: int | None = None) -> Sequence[RowMapping]:
+def order_of(connection: Connection, name: str, after: int, until: int | None = None) -> Sequence[Row]:
     """The rounds that were learned, in order: those with after < seq <= until."""
     asked = select(learned).where(learned.c.experiment == name, learned.c.seq > after)
     if until is not None:
         asked = asked.where(learned.c.seq <= until)
-    return connection.execute(asked.order_by(learned.c.seq)).mappings().all()
+    return all_rows(connection, asked.order_by(learned.c.seq))
 
 
 def learned_among(connection: Connection, name: str, names: Sequence[str]) -> set[str]:
@@ -220,7 +220,7 @@ def take_lease(connection: Connection, name: str, holder: str, clock: float, sec
     """The fencing number of whoever trains an experiment; None while another does."""
     mine = (lease.c.experiment == name) & ((lease.c.holder == holder) | (lease.c.until < clock))
     change = {"holder": holder, "until": clock + seconds}
-    before = connection.execute(select(lease).where(mine).with_for_update()).mappings().first()
+    before = first_row(connection, select(lease).where(mine).with_for_update())
     if before is None:
         return None
     token = int(before["token"]) + (before["holder"] != holder)
@@ -231,10 +231,10 @@ def take_lease(connection: Connection, name: str, holder: str, clock: float, sec
 def holds_lease(connection: Connection, name: str, token: int) -> bool:
     """Whether nobody has taken the lease since it had this number; nobody can until the end of the transaction."""
     asked = select(lease.c.token).where(lease.c.experiment == name).with_for_update()
-    return connection.execute(asked).scalar() == token
+    return bool(connection.execute(asked).scalar() == token)
 
 
-def publish(connection: Connection, name: str, version: NewVersion, rounds: Sequence[RowMapping], token: int) -> None:
+def publish(connection: Connection, name: str, version: NewVersion, rounds: Sequence[Row], token: int) -> None:
     """Store a version with the order of the rounds that it learned, and let it decide unless another is pinned."""
     if not holds_lease(connection, name, token):
         checks.refuse("the trainer", "hold the lease of the experiment", f"token {token}, which another process has passed", error=Conflict)

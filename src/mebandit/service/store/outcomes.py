@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, RowMapping, Table, delete, func, insert, select
+from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
-from mebandit.service.store.database import insert_new, now
+from mebandit.service.store.database import Row, all_rows, insert_new, now
 from mebandit.service.store.decisions import ROOM
 from mebandit.service.store.schema import decision, delivery, learned, outcome, to_learn, truth
 
@@ -84,12 +84,12 @@ def _store(connection: Connection, x: str, items: list[NewOutcome]) -> list[Told
     return results
 
 
-def _named(connection: Connection, table: Table, column: Column[Any], x: str, names: list[str]) -> list[RowMapping]:
+def _named(connection: Connection, table: Table, column: Column[Any], x: str, names: list[str]) -> list[Row]:
     """The rows of an experiment about some decisions."""
-    rows: list[RowMapping] = []
+    rows: list[Row] = []
     for start in range(0, len(names), ROOM):
         asked = select(table).where(table.c.experiment == x, column.in_(names[start : start + ROOM]))
-        rows += connection.execute(asked).mappings()
+        rows += all_rows(connection, asked)
     return rows
 
 
@@ -110,7 +110,7 @@ def store_told(connection: Connection, items: Sequence[tuple[Table, dict[str, An
     return results
 
 
-def learnable(connection: Connection, x: str, most: int) -> tuple[list[str], list[RowMapping]]:
+def learnable(connection: Connection, x: str, most: int) -> tuple[list[str], list[Row]]:
     """The first names in the queue, and their rounds in the order in which their outcomes came: decisions with the last final revision of
     their outcome. A name has no round where its outcome was taken back."""
     asked = select(to_learn.c.decision).where(to_learn.c.experiment == x).order_by(to_learn.c.id).limit(most)
@@ -119,9 +119,9 @@ def learnable(connection: Connection, x: str, most: int) -> tuple[list[str], lis
     return names, [rounds[name] for name in names if name in rounds]
 
 
-def rounds_of(connection: Connection, x: str, names: list[str]) -> dict[str, RowMapping]:
+def rounds_of(connection: Connection, x: str, names: list[str]) -> dict[str, Row]:
     """Decisions with the last final revision of their outcome, by name, where that has a value."""
-    found: dict[str, RowMapping] = {}
+    found: dict[str, Row] = {}
     for start in range(0, len(names), ROOM):
         asked = (
             select(decision, outcome.c.revision, outcome.c.value)
@@ -129,7 +129,7 @@ def rounds_of(connection: Connection, x: str, names: list[str]) -> dict[str, Row
             .where(decision.c.experiment == x, decision.c.name.in_(names[start : start + ROOM]), outcome.c.final.is_(True))
             .order_by(outcome.c.revision)
         )
-        for row in connection.execute(asked).mappings():
+        for row in all_rows(connection, asked):
             found[row["name"]] = row
     return {name: row for name, row in found.items() if row["value"] is not None}
 
@@ -146,7 +146,7 @@ def leave_queue(connection: Connection, x: str, names: Iterable[str]) -> None:
         connection.execute(delete(to_learn).where(to_learn.c.experiment == x, to_learn.c.decision.in_(waiting[start : start + ROOM])))
 
 
-def without_outcome(connection: Connection, x: str, since: str, until: str, most: int) -> list[RowMapping]:
+def without_outcome(connection: Connection, x: str, since: str, until: str, most: int) -> list[Row]:
     """Decisions received in [since, until) that randomised an action and have no final outcome."""
     closed = select(outcome.c.id).where(outcome.c.experiment == x, outcome.c.decision == decision.c.name, outcome.c.final.is_(True))
     asked = (
@@ -156,7 +156,7 @@ def without_outcome(connection: Connection, x: str, since: str, until: str, most
         .order_by(decision.c.received_at)
         .limit(most)
     )
-    return list(connection.execute(asked).mappings())
+    return all_rows(connection, asked)
 
 
 TOLD = {"deliveries": delivery, "truths": truth}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select, text, update
 
-from mebandit.service.store.database import now
+from mebandit.service.store.database import all_rows, now
 from mebandit.service.store.schema import api_key, audit, incident
 
 START = "0" * 64
@@ -39,7 +39,7 @@ def write_audit(connection: Connection, by: str, what: str, x: str | None = None
 def broken_link(connection: Connection) -> str:
     """What is wrong with the first row of the audit that was changed, or before which one is missing; nothing if all is as written."""
     last = START
-    for row in connection.execute(select(audit).order_by(audit.c.id)).mappings():
+    for row in all_rows(connection, select(audit).order_by(audit.c.id)):
         if row["previous"] != last or row["hash"] != link(dict(row)):
             return f"audit row {row['id']} must continue the chain of hashes; got one that was changed, or rows before it are missing."
         last = row["hash"]
@@ -62,7 +62,7 @@ def hashed(key: str) -> str:
 
 def read_keys(connection: Connection) -> dict[str, Key]:
     """The keys that are valid, by their hashes."""
-    rows = connection.execute(select(api_key).where(api_key.c.revoked_at.is_(None))).mappings()
+    rows = all_rows(connection, select(api_key).where(api_key.c.revoked_at.is_(None)))
     return {row["hash"]: Key(row["name"], frozenset(json.loads(row["roles"]))) for row in rows}
 
 
