@@ -10,10 +10,9 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from mebandit import checks
@@ -76,8 +75,20 @@ class Client:
         self._fallback = fallback
         self._offline = None if offline is None else checks.path("offline", offline)
         self._mine = threading.local()
+        self._all: list[http.client.HTTPConnection] = []
         self._keeping = threading.Lock()
         self._kept: list[dict[str, Any]] = _lines(self._offline)
+
+    def close(self) -> None:
+        """Close the connections of all threads; a later call opens a new one."""
+        for connection in self._all:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # ---- calls ----
 
@@ -170,7 +181,7 @@ class Client:
                     raise Refused(status, said)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 said = str(error) or type(error).__name__
-                self._close()
+                self._mine.connection.close()
             if time.monotonic() + pause > end:
                 raise Unreachable(f"the service must answer within {self._timeout:g} s; got: {said.rstrip('.')}.")
             time.sleep(pause * RANDOM.uniform(0.5, 1.0))
@@ -183,6 +194,7 @@ class Client:
         if connection is None:
             kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
             connection = self._mine.connection = kind(self._parts.hostname or "", self._parts.port)
+            self._all.append(connection)
         connection.timeout = seconds
         if connection.sock is not None:
             connection.sock.settimeout(seconds)
@@ -192,13 +204,6 @@ class Client:
         with connection.getresponse() as answer:
             content = answer.read()
             return answer.status, json.loads(content) if "json" in (answer.getheader("Content-Type") or "") else content.decode()
-
-    def _close(self) -> None:
-        connection = getattr(self._mine, "connection", None)
-        if connection is not None:
-            with suppress(OSError):
-                connection.close()
-            self._mine.connection = None
 
     # ---- without the service ----
 

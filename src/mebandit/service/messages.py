@@ -43,11 +43,19 @@ class Feature(Message):
     """One feature of the predicted context."""
 
     name: Name
-    constant: float | None = Field(default=None, description="its value in every decision; it is then not part of the context of a decision")
-    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(default=None, description="the smallest and the largest value")
-    missing: Literal["fallback"] | float = Field(default="fallback", description="what decides where it is missing: the fallback, or this value")
+    constant: float | None = Field(
+        default=None, description="its value in every decision; it is then not part of the context of a decision"
+    )
+    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="the smallest and the largest value"
+    )
+    missing: Literal["fallback"] | float = Field(
+        default="fallback", description="what decides where it is missing: the fallback, or this value"
+    )
     invalid: Literal["fallback", "clip"] = Field(default="fallback", description="what becomes of a value outside the range")
-    max_age_hours: Annotated[float, Field(gt=0)] | None = Field(default=None, description="an older value, by observed_at, counts as missing")
+    max_age_hours: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="an older value, by observed_at, counts as missing"
+    )
 
 
 class Recipe(Message):
@@ -92,7 +100,9 @@ class Waiting(Message):
     """How long an outcome is waited for, and what then."""
 
     wait_hours: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: for ever")
-    then: float | None = Field(default=None, description="null: it is closed as missing, and not learned; else it is closed with this value")
+    then: float | None = Field(
+        default=None, description="null: it is closed as missing, and not learned; else it is closed with this value"
+    )
 
 
 class Configuration(Message):
