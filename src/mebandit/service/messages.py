@@ -1,6 +1,6 @@
 """What the calls of the service take and give, as types: the OpenAPI description and the checks of every request are made from them."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
@@ -18,15 +18,23 @@ def _time(value: Any) -> Any:
     """A text that is a time with a zone; kept as the client wrote it."""
     if isinstance(value, str):
         try:
-            zone = datetime.fromisoformat(value).utcoffset()
+            zone = datetime.fromisoformat(value).astimezone(UTC) if datetime.fromisoformat(value).tzinfo else None
         except (ValueError, OverflowError):
             zone = None
-        if zone is None or not 1970 <= datetime.fromisoformat(value).year <= 9000:
+        if zone is None:
             raise ValueError("be a date and time with its offset from UTC, such as 2026-03-01T07:30:00-05:00")
     return value
 
 
 Time = Annotated[str, BeforeValidator(_time), Field(json_schema_extra={"format": "date-time"}, max_length=40)]
+
+
+def _whole(value: Any) -> Any:
+    """2.0 is a whole number to JSON."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class Message(BaseModel):
@@ -63,8 +71,8 @@ class Recipe(Message):
 
     kind: Kind
     floor: Annotated[float, Field(ge=0, le=1)] | None = None
-    warmup: Annotated[int, Field(ge=0)] = 0
-    refit: Annotated[int, Field(ge=1)] | None = None
+    warmup: Annotated[Whole, Field(ge=0)] = 0
+    refit: Annotated[Whole, Field(ge=1)] | None = None
     ridge: Annotated[float, Field(ge=0)] | None = None
     intercept: bool | None = None
     discount: Annotated[float, Field(ge=0.5, le=1)] | None = None
@@ -72,8 +80,8 @@ class Recipe(Message):
     memory: Annotated[float, Field(gt=0)] | None = None
     guard: Literal["auto", "always", "never"] | None = None
     context: Literal["predicted", "blp", "ew_blp", "auto"] | None = None
-    correct_from: Annotated[int, Field(ge=1)] | None = None
-    horizon: Annotated[int, Field(ge=1)] | None = None
+    correct_from: Annotated[Whole, Field(ge=1)] | None = None
+    horizon: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class ErrorOfDecision(Message):
@@ -91,7 +99,7 @@ class ErrorModel(ErrorOfDecision):
 class Cadence(Message):
     """When a new version is made: exactly one of the three."""
 
-    outcomes: Annotated[int, Field(ge=1)] | None = Field(default=None, description="after so many outcomes that were not learned yet")
+    outcomes: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="after so many outcomes that were not learned yet")
     seconds: Annotated[float, Field(gt=0)] | None = Field(default=None, description="so often, if there is something new")
     by_hand: Literal[True] | None = Field(default=None, description="only when POST .../train asks for it")
 
@@ -233,7 +241,7 @@ class Outcome(Message):
     """A revision of a decision's outcome."""
 
     decision: Name
-    revision: Annotated[int, Field(ge=1, le=10**9)] = 1
+    revision: Annotated[Whole, Field(ge=1, le=10**9)] = 1
     value: Annotated[float, Field(ge=-1e100, le=1e100)] | None
     final: bool = True
 
@@ -293,7 +301,7 @@ class Activation(Message):
     """Which version decides: a number, or the latest and all that follow it."""
 
     model_config = example(version=14, reason="the outcomes of last night were wrong")
-    version: Annotated[int, Field(ge=0, le=2**31 - 1)] | Literal["latest"]
+    version: Annotated[Whole, Field(ge=0, le=2**31 - 1)] | Literal["latest"]
     reason: Annotated[Said, Field(min_length=1)]
 
 

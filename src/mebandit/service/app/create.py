@@ -9,6 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, Response
 
 from mebandit.service.app import deciding, operating
+from mebandit.service.app.deciding import PROBLEMS
 from mebandit.service.app.guard import Limit
 from mebandit.service.app.metrics import Metrics
 from mebandit.service.app.problems import handle_problems, problem
@@ -56,7 +57,9 @@ def create(store: str | None = None) -> FastAPI:
     async def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
-    @app.get("/readyz", tags=["watching"], summary="Whether it can decide", responses={503: {"description": "not yet, or no store"}})
+    @app.get(
+        "/readyz", tags=["watching"], summary="Whether it can decide", response_class=PlainTextResponse, responses={503: PROBLEMS[503]}
+    )
     async def readyz(request: Request) -> Response:
         try:
             await run_in_threadpool(_ask, request.app.state.service)

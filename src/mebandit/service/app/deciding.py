@@ -24,12 +24,13 @@ X = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:@~-]{1,200}$", description="name
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": said, "content": {"application/problem+json": {"schema": messages.Problem.model_json_schema()}}}
     for status, said in {
+        400: "not JSON",
         401: "no valid key",
         403: "the key lacks the role",
         404: "no such experiment",
         409: "contradicts what is stored",
         413: "too large",
-        422: "breaks a rule",
+        422: "not of the described form, or against a rule that the form cannot say",
         503: "the store cannot be reached; nothing was stored",
     }.items()
 }
@@ -116,7 +117,7 @@ async def take_in(request: Request, x: X, body: External) -> Response:
     service, live = await experiment(request, x)
     if live.status == "draft":
         checks.refuse("experiment", "have begun, to take in decisions", f"{x!r}, which is a draft", error=Conflict)
-    return json_response({"results": [await _external(service, live, made) for made in body.decisions]})
+    return json_response({"results": await asyncio.gather(*(_external(service, live, made) for made in body.decisions))})
 
 
 async def _external(service: Service, live: Live, made: messages.Made) -> dict[str, Any]:
@@ -163,7 +164,9 @@ async def deliver(request: Request, x: X, body: Deliveries) -> Response:
     rows: list[tuple[str, Any]] = []
     for each in body.deliveries:
         if each.action is not None and each.action not in live.experiment.actions:
-            checks.refuse("action", f"be an action of the experiment ({', '.join(live.experiment.actions)})", each.action)
+            words = f"action must be one of the experiment ({', '.join(live.experiment.actions)}); got {each.action}."
+            rows.append((each.decision, Told("refused", words)))
+            continue
         told = json.dumps(each.model_dump(mode="json", exclude={"decision", "status"}), sort_keys=True)
         rows.append((each.decision, {"experiment": x, "decision": each.decision, "status": each.status, "body": told}))
     return await _tell(service, TOLD["deliveries"], rows)
@@ -177,12 +180,18 @@ async def tell_truths(request: Request, x: X, body: Truths) -> Response:
     for each in body.truths:
         for feature, value in each.values.items():
             if feature not in live.experiment.features:
-                checks.refuse("values", f"name features of the experiment ({', '.join(live.experiment.features)})", feature)
+                words = f"values must name features of the experiment ({', '.join(live.experiment.features)}); got {feature}."
+                rows.append((each.decision, Told("refused", words)))
+                continue
             rows.append((each.decision, {"experiment": x, "decision": each.decision, "feature": feature, "value": float(value)}))
     return await _tell(service, TOLD["truths"], rows)
 
 
 async def _tell(service: Service, table: Any, rows: Sequence[tuple[str, Any]]) -> Response:
-    waiting: list[asyncio.Future[Told]] = [asyncio.wrap_future(service.database.submit(store_told, (table, row))) for _, row in rows]
-    told = await asyncio.gather(*waiting)
-    return json_response({"results": [{"decision": name, **each._asdict()} for (name, _), each in zip(rows, told, strict=True)]})
+    """Store rows about decisions; those that were refused already are answered in their place."""
+    submitted = [None if isinstance(row, Told) else service.database.submit(store_told, (table, row)) for _, row in rows]
+    results = []
+    for (name, row), each in zip(rows, submitted, strict=True):
+        told: Told = row if each is None else await asyncio.wrap_future(each)
+        results.append({"decision": name, **told._asdict()})
+    return json_response({"results": results})

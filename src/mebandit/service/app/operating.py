@@ -142,7 +142,13 @@ def activate(request: Request, x: X, body: Activation, key: Key = OPERATE) -> di
     return {"version": number}
 
 
-@routes.get("/experiments/{x}/log", summary="The log", tags=["watching"], dependencies=[READ])
+FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+LOG: dict[int | str, dict[str, Any]] = {200: {"description": "the log", "content": {media: {"schema": {}} for media in FORMATS.values()}}}
+
+
+@routes.get(
+    "/experiments/{x}/log", summary="The log", tags=["watching"], dependencies=[READ], responses=LOG, response_class=StreamingResponse
+)
 def log_of(
     request: Request, x: X, format: Literal["parquet", "csv", "jsonl"] = "jsonl", rows: Literal["usable", "all"] = "usable"
 ) -> Response:
@@ -153,13 +159,13 @@ def log_of(
     found = log.rows(service.database, x, experiment, every=rows == "all")
     named = {"Content-Disposition": f'attachment; filename="log.{format}"'}
     if format == "jsonl":
-        return StreamingResponse(log.as_json_lines(found), media_type="application/x-ndjson", headers=named)
+        return StreamingResponse(log.as_json_lines(found), media_type=FORMATS[format], headers=named)
     if format == "csv":
-        return StreamingResponse(log.as_csv(experiment, found), media_type="text/csv", headers=named)
+        return StreamingResponse(log.as_csv(experiment, found), media_type=FORMATS[format], headers=named)
     file = TemporaryFile()  # noqa: SIM115  closed when the answer was sent
     log.write_parquet(experiment, found, file)
     file.seek(0)
-    return StreamingResponse(file, media_type="application/vnd.apache.parquet", headers=named)
+    return StreamingResponse(file, media_type=FORMATS[format], headers=named)
 
 
 @routes.get("/experiments/{x}/checks", summary="Whether it runs as designed", tags=["watching"], dependencies=[READ])

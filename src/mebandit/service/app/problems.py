@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from mebandit import checks
 from mebandit.checks import InvalidInput, MebanditError
@@ -24,6 +25,7 @@ TITLES = {
     422: "Invalid request",
     503: "Unavailable",
 }
+WORDS = {404: "the path must be that of a call; got another one.", 405: "the call must have a method that it knows; got another one."}
 STATUS: tuple[tuple[type[MebanditError], int], ...] = ((NotFound, 404), (Conflict, 409), (Unavailable, 503), (InvalidInput, 422))
 """of each kind of refusal, the first that fits"""
 
@@ -55,6 +57,11 @@ def sentence(error: dict[str, Any]) -> str:
     return f"{where} must {rule[:1].lower()}{rule[1:]}; got {checks.shown(error.get('input'))}."
 
 
+def _serves(route: BaseRoute, request: Request) -> bool:
+    """Whether a route has the path of a request."""
+    return route.matches(request.scope)[0] is not Match.NONE
+
+
 def handle_problems(app: FastAPI) -> None:
     """Let every error of an app be answered in the same form."""
 
@@ -68,8 +75,14 @@ def handle_problems(app: FastAPI) -> None:
         return problem(422, sentence(first))
 
     @app.exception_handler(HTTPException)
-    async def of_http(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == 400:
+            return problem(400, "the body must be JSON; got something else.")
+        if error.status_code == 405:
+            methods = {method for route in app.routes if _serves(route, request) for method in getattr(route, "methods", None) or ()}
+            headers["Allow"] = ", ".join(sorted(methods))
+        return problem(error.status_code, WORDS.get(error.status_code, str(error.detail)), headers)
 
     @app.exception_handler(Exception)
     async def of_ours(_: Request, error: Exception) -> Response:

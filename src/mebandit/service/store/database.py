@@ -120,7 +120,7 @@ class Database:
             while not self._queue.empty() and len(group) < MOST_AT_ONCE:
                 group.append(self._queue.get_nowait())
             going = None not in group
-            waiting = [each for each in group if each is not None]
+            waiting = [each for each in group if each is not None and each.answer.set_running_or_notify_cancel()]
             if waiting:
                 self._answer(waiting)
 

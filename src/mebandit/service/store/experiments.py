@@ -223,7 +223,7 @@ def take_lease(connection: Connection, name: str, holder: str, clock: float, sec
     before = first_row(connection, select(lease).where(mine).with_for_update())
     if before is None:
         return None
-    token = int(before["token"]) + (before["holder"] != holder)
+    token: int = before["token"] + (before["holder"] != holder)
     connection.execute(update(lease).where(lease.c.experiment == name).values(token=token, **change))
     return token
 
