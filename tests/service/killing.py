@@ -166,8 +166,15 @@ def repeat(store: str, ports: list[int], *, names: int, clients: int = 8, seed: 
     sent = [(f"r{i}", {"stress": i / names}) for i in range(names) for _ in range(drawn.randint(1, 4))]
     drawn.shuffle(sent)
     parts, answers, refusals = [sent[k::clients] for k in range(clients)], [], []
+    errors: list[Exception] = []
 
     def ask(part: list[tuple[str, dict[str, float]]], k: int) -> None:
+        try:
+            ask_all(part, k)
+        except Exception as error:
+            errors.append(error)
+
+    def ask_all(part: list[tuple[str, dict[str, float]]], k: int) -> None:
         with Client(f"http://127.0.0.1:{ports[k % len(ports)]}", "walk", key=KEY, timeout=PATIENCE) as client:
             send(client, part)
 
@@ -185,6 +192,8 @@ def repeat(store: str, ports: list[int], *, names: int, clients: int = 8, seed: 
         thread.start()
     for thread in threads:
         thread.join()
+    if errors:
+        raise errors[0]
     by_name: dict[str, set[str]] = {}
     for answer in answers:
         by_name.setdefault(answer["decision"], set()).add(json.dumps(answer | {"replayed": None}, sort_keys=True))

@@ -125,20 +125,19 @@ class Database:
                 self._answer(waiting)
 
     def _answer(self, group: list[Waiting]) -> None:
-        """Commit a group. A write can be repeated without harm, so one whose connection was lost is."""
+        """Commit a group. A write can be repeated without harm, so one whose connection was lost is, and one in which an item failed."""
+        found: list[tuple[Waiting, Any]] = []
         for left in reversed(range(TRIES)):
             try:
                 with self._transaction() as connection:
                     kinds = dict.fromkeys(each.write for each in group)
-                    found = [pair for write in kinds for pair in _written(connection, write, group)]
+                    written = _together if left == TRIES - 1 else _each_alone
+                    found = [
+                        pair for write in kinds for pair in written(connection, write, [each for each in group if each.write is write])
+                    ]
                 break
-            except DBAPIError as error:
-                if left == 0 or not (error.connection_invalidated or _passes(error)):
-                    found = [(each, _unavailable(error)) for each in group]
-                    break
-            except BaseException as error:  # the writer itself must live
-                found = [(each, error) for each in group]
-                break
+            except Exception as error:  # the writer itself must live
+                found = [(each, _unavailable(error) if isinstance(error, DBAPIError) else error) for each in group]
         for each, result in found:
             if isinstance(result, BaseException):
                 each.answer.set_exception(result)
@@ -167,18 +166,25 @@ def _each(connection: Connection, items: Sequence[Callable[[Connection], Any]]) 
     return [work(connection) for work in items]
 
 
-def _written(connection: Connection, write: Write, group: list[Waiting]) -> list[tuple[Waiting, Any]]:
-    """All items of one kind. If one of them cannot be written, each is tried alone, so that only that one fails."""
-    mine = [each for each in group if each.write is write]
-    try:
-        with connection.begin_nested():
-            return list(zip(mine, write(connection, [each.item for each in mine]), strict=True))
-    except Exception as error:
-        if isinstance(error, DBAPIError) and (error.connection_invalidated or _passes(error)):
-            raise
-        if len(mine) == 1:
-            return [(mine[0], _unavailable(error) if isinstance(error, DBAPIError) else error)]
-    return [pair for each in mine for pair in _written(connection, write, [each])]
+def _together(connection: Connection, write: Write, group: list[Waiting]) -> list[tuple[Waiting, Any]]:
+    """All items of one kind at once, as nearly always."""
+    return list(zip(group, write(connection, [each.item for each in group]), strict=True))
+
+
+def _each_alone(connection: Connection, write: Write, group: list[Waiting]) -> list[tuple[Waiting, Any]]:
+    """The items one by one, so that one that cannot be written fails alone."""
+    found: list[tuple[Waiting, Any]] = []
+    for each in group:
+        try:
+            with connection.begin_nested():
+                found.append((each, write(connection, [each.item])[0]))
+        except DBAPIError as error:
+            if error.connection_invalidated or _passes(error):
+                raise
+            found.append((each, _unavailable(error)))
+        except Exception as error:
+            found.append((each, error))
+    return found
 
 
 def _unavailable(error: DBAPIError) -> Unavailable:
