@@ -54,9 +54,10 @@ def test_what_a_client_decides_offline_is_delivered_later(launcher: Launcher, st
         begin(client)
     kept = tmp_path / "offline.jsonl"
     given: dict[str, Any] = {"key": KEY, "fallback": {"none": 0.25, "prompt": 0.75}, "offline": kept}
-    mine = Client(server.address, "walk", timeout=0.3, **given)
-    assert mine.decide("a", {"stress": 0.5})["mode"] == "warmup"
+    with Client(server.address, "walk", timeout=30, **given) as online:
+        assert online.decide("a", {"stress": 0.5})["mode"] == "warmup"
     server.kill()
+    mine = Client(server.address, "walk", timeout=0.3, **given)
     made = mine.decide("b", {"stress": 0.5}, unit="u1")
     assert (made["mode"], made["probabilities"]) == ("external", {"none": 0.25, "prompt": 0.75})
     assert mine.decide("c", {"stress": 0.5}, allowed=["none"])["action"] == "none"
