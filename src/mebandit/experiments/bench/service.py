@@ -70,7 +70,7 @@ def run(options: BenchOptions, done: Done) -> list[Section]:
         "Each client sends its next request when the last one was answered. Bare: as many threads insert a row of a decision's length "
     )
     setting += "and commit it, without a server. Server, clients and database share the machine."
-    return [Section("The decision service", setting, finding(rows), Table(header, rows))]
+    return [Section(title="The decision service", setting=setting, finding=finding(rows), table=Table(header, rows))]
 
 
 def finding(rows: list[list[str]]) -> str:

@@ -68,7 +68,7 @@ def key_of(row: dict[str, Any] | Row) -> tuple[str, str]:
 def epochs_of(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     """How often people have changed each of some experiments."""
     found = connection.execute(select(experiment.c.name, experiment.c.epoch).where(experiment.c.name.in_(sorted(names))))
-    return dict(found.tuples().all())
+    return {row.name: row.epoch for row in found}
 
 
 def decisions_named(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Row]:
