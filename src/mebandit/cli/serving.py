@@ -94,9 +94,9 @@ def opened(store: str) -> "Database":
 def _print_start(database: "Database", address: str) -> None:
     """Make the first key, and say where the service is."""
     from mebandit.service.app.create import KEY
-    from mebandit.service.service import Service
+    from mebandit.service.service import first_key
 
-    key = Service(database).first_key(os.environ.get(KEY))
+    key = first_key(database, os.environ.get(KEY))
     if key is not None:
         click.echo(f"Key of the operator, shown this once: {key}")
     click.echo(f"Serving at {address} (description of all calls: {address}/docs)")

@@ -188,27 +188,9 @@ class Service:
         """Whose key that is."""
         return records.whose(self._keys, key)
 
-    def first_key(self, given: str | None) -> str | None:
-        """Make sure that there is an operator's key: the one given, or a new one if there is none. A new key, to be shown once."""
-        with self.database.read() as connection:
-            known = records.read_keys(connection)
-        key = given or (None if known else new_key())
-        if key is not None and records.whose(known, key) is None:
-            name = "operator" if not known else f"operator {records.hashed(key)[:8]}"
-            self.make_key(name, key, ROLES, by="mebandit serve")
-            return None if given else key
-        self._keys = known
-        return None
-
     def make_key(self, name: str, key: str, roles: Iterable[str], *, by: str) -> None:
         """Store a key."""
-
-        def make(connection: Connection) -> None:
-            if not records.write_key(connection, name, key, roles):
-                checks.refuse("the name of a key", "be one that no other key had", name, error=Conflict)
-            records.write_audit(connection, by, "key made", name=name, roles=sorted(roles))
-
-        self.database.run(make)
+        self.database.run(lambda connection: _make_key(connection, name, key, roles, by))
         self.refresh()
 
     def revoke_key(self, name: str, *, by: str) -> None:
@@ -221,6 +203,27 @@ class Service:
 
         self.database.run(revoke)
         self.refresh()
+
+
+def first_key(database: Database, given: str | None) -> str | None:
+    """Make sure that a store has an operator's key: the one given, or a new one if there is none. A new key, to be shown once."""
+
+    def make(connection: Connection) -> str | None:
+        known = records.read_keys(connection)
+        key = given or (None if known else new_key())
+        if key is None or records.whose(known, key) is not None:
+            return None
+        name = f"operator {records.hashed(key)[:8]}" if known else "operator"
+        _make_key(connection, name, key, ROLES, "mebandit serve")
+        return None if given else key
+
+    return database.run(make)
+
+
+def _make_key(connection: Connection, name: str, key: str, roles: Iterable[str], by: str) -> None:
+    if not records.write_key(connection, name, key, roles):
+        checks.refuse("the name of a key", "be one that no other key had", name, error=Conflict)
+    records.write_audit(connection, by, "key made", name=name, roles=sorted(roles))
 
 
 def new_key() -> str:

@@ -13,7 +13,7 @@ from mebandit.service.app.deciding import PROBLEMS
 from mebandit.service.app.guard import Limit
 from mebandit.service.app.metrics import Metrics
 from mebandit.service.app.problems import handle_problems, problem
-from mebandit.service.service import Service
+from mebandit.service.service import Service, first_key
 from mebandit.service.store.database import Database
 from mebandit.service.trainer import Trainer
 
@@ -34,8 +34,8 @@ def create(store: str | None = None) -> FastAPI:
     @asynccontextmanager
     async def serving(app: FastAPI) -> AsyncIterator[None]:
         database = await run_in_threadpool(Database, address)
+        await run_in_threadpool(first_key, database, os.environ.get(KEY))
         app.state.service = service = await run_in_threadpool(Service, database)
-        await run_in_threadpool(service.first_key, os.environ.get(KEY))
         app.state.trainer = Trainer(service)
         app.state.trainer.start()
         app.state.ready = True
