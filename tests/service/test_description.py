@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -37,7 +38,7 @@ def running(server: Server) -> Server:
 
 @schema.exclude(path_regex="(activate|train|keys)").parametrize()
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-def test_requests_are_answered_as_described(case: schemathesis.Case, running: Server) -> None:
+def test_requests_are_answered_as_described(case: "schemathesis.Case[Any]", running: Server) -> None:
     if case.method == "PUT" and case.path == "/v1/experiments/{x}":
         return  # each other policy is compiled: see `test_calls.py`
     answer = case.call(base_url=running.address, headers={"Authorization": f"Bearer {KEY}"})
