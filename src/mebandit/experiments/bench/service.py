@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from socket import socket
@@ -60,7 +61,7 @@ def run(options: BenchOptions, done: Done) -> list[Section]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mb"))
         for kind, workers in (("SQLite", 1), ("PostgreSQL", 1), ("PostgreSQL", 2)):
             store = f"{folder}/bench.db" if kind == "SQLite" else database(stack, f"{folder}/pg{workers}")
-            if store is None:
+            if store is None or find_spec("fastapi") is None:
                 for _ in CLIENTS:
                     done()
                 continue
@@ -76,7 +77,7 @@ def run(options: BenchOptions, done: Done) -> list[Section]:
 def finding(rows: list[list[str]]) -> str:
     """The result in words."""
     if not rows:
-        return "Nothing was measured."
+        return "mebandit[service] is not installed, so nothing was measured."
     best = max(rows, key=lambda row: float(row[3].replace(",", "")))
     words = f"The highest rate is {best[3]} decisions/s ({best[0]}, {best[2]} clients)."
     kinds = {row[0] for row in rows}
