@@ -20,6 +20,7 @@ from mebandit.estimation.result import Estimate
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner
 from mebandit.live.recovery import JournalCheck, check_journal, repair_journal
+from mebandit.live.version import NamedDecision, Version
 from mebandit.logs.log import Log
 from mebandit.measurement import ErrorModel
 from mebandit.policies import greedy, lin_ucb, meb, meb_dr, meb_naive, oracle, replay, robust_ucb, thompson
@@ -46,6 +47,7 @@ __all__ = [
     "Log",
     "LogError",
     "MebanditError",
+    "NamedDecision",
     "Observation",
     "Plan",
     "Results",
@@ -53,6 +55,7 @@ __all__ = [
     "SingularMoments",
     "Value",
     "Values",
+    "Version",
     "check_environment",
     "check_journal",
     "check_policy",

@@ -18,6 +18,7 @@ try:
         journals,
         merging,
         planning,
+        serving,
         simulating,
         valuing,
     )

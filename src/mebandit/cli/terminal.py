@@ -19,7 +19,7 @@ from mebandit.cli.naming import in_options, refusal_in_options
 
 SECTIONS = {
     "Start here": ("demo",),
-    "Live trials": ("plan", "journal", "merge"),
+    "Live trials": ("plan", "serve", "replay", "journal", "merge"),
     "Analysis of a log": ("fit", "value", "error-model", "export"),
     "Research": ("simulate", "paper"),
     "Maintenance": ("compile", "bench"),

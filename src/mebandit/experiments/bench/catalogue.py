@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 
 from mebandit import __version__, checks
-from mebandit.experiments.bench import live, logs, scaling, simulating, starting
+from mebandit.experiments.bench import live, logs, scaling, service, simulating, starting
 from mebandit.experiments.bench.measuring import BenchOptions, Done, machine
 from mebandit.reports.page import Section
 from mebandit.runtime.files import writable_folder, write_whole
@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "simulate": Benchmark("simulated rounds per second, for each policy", simulating.steps, simulating.run),
     "scale": Benchmark("cost and memory by features, actions and rounds", scaling.steps, scaling.run),
     "start": Benchmark("first call of a process, with and without a cache", starting.steps, starting.run),
+    "service": Benchmark("decisions over HTTP, beside bare commits of the database", service.steps, service.run),
     "logs": Benchmark("analysis of a log, beside pyarrow reading it", logs.steps, logs.run),
 }
 
