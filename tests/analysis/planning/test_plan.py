@@ -208,7 +208,7 @@ def test_counting_trials() -> None:
     found = counted(np.array([1.0, 0.1, 3.5, np.nan]), np.array([0.3, 0.3, 0.3, np.nan]), np.full(4, np.inf), goal, 9)
     assert (found.power, found.coverage, found.unidentified) == (0.5, 0.25, 1)
     assert found.half_width == pytest.approx(0.3 * 1.959964, abs=1e-6)
-    nothing = counted(np.full(3, np.nan), np.full(3, np.nan), goal, 2)
+    nothing = counted(np.full(3, np.nan), np.full(3, np.nan), np.full(3, np.inf), goal, 2)
     assert isinstance(nothing, Check)
     assert (nothing.power, nothing.half_width, nothing.unidentified) == (0.0, np.inf, 3)
 
