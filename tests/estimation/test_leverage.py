@@ -71,6 +71,7 @@ def test_hc3_of_dr_is_the_jackknife_over_clusters() -> None:
         out.append(mb.estimate(x[keep], actions[keep], rewards[keep], propensities[keep], 0.0, method="dr").theta - whole.theta)
     moved = np.reshape(out, (20, 4))
     np.testing.assert_allclose(whole.covariance, moved.T @ moved, rtol=1e-8, atol=1e-12)
+    assert whole.influence is not None
     np.testing.assert_allclose(whole.influence, -moved, rtol=1e-7, atol=1e-9)
 
 
