@@ -1105,7 +1105,7 @@ def test_the_error_that_is_taken_out_is_held_against_validation_pairs() -> None:
     rng = np.random.default_rng(11)
     x = rng.normal(0.5, 1, (4000, 1))
     seen = x + rng.normal(0, np.sqrt(0.5), x.shape)
-    classical = mb.measurement.from_validation(seen[:1000], x[:1000])
+    classical = mb.measurement.from_validation(seen[:1000], x[:1000], assume="classical")
     assert classical.verdict == "classical"
 
     def said(log: dict[str, Any], name: str, **given: Any) -> Finding | None:

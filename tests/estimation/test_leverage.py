@@ -72,7 +72,7 @@ def test_hc3_of_dr_is_the_jackknife_over_clusters() -> None:
     moved = np.reshape(out, (20, 4))
     np.testing.assert_allclose(whole.covariance, moved.T @ moved, rtol=1e-8, atol=1e-12)
     assert whole.influence is not None
-    np.testing.assert_allclose(np.asarray(whole.influence), -moved, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(whole.influence, -moved, rtol=1e-7, atol=1e-9)
 
 
 def test_quantiles_are_those_of_scipy() -> None:
