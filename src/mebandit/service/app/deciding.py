@@ -44,10 +44,12 @@ def json_response(body: Any) -> Response:
 
 
 async def experiment(request: Request, x: str) -> tuple[Service, Live]:
-    """The experiment of a call."""
+    """The experiment of a call. One that does not decide is looked up: another process may have started it."""
     service: Service = request.app.state.service
     live = service.live(x)
-    return service, live if live is not None else await run_in_threadpool(service.found, x)
+    if live is None or live.status not in DECIDING:
+        live = await run_in_threadpool(service.reload, x)
+    return service, live
 
 
 async def decided(service: Service, live: Live, asked: messages.Request) -> dict[str, Any]:
