@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.service import messages
+from mebandit.service.app.direct import Direct
 from mebandit.service.app.guard import needs
 from mebandit.service.messages import Answer, Deliveries, External, Outcomes, Results, Truths
 from mebandit.service.service import DECIDING, Live, Service
@@ -34,7 +35,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "the store cannot be reached; nothing was stored",
     }.items()
 }
-routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS)
+routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS, route_class=Direct)
 TRIES = 10
 """of a decision whose experiment is changed meanwhile"""
 
