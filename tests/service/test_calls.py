@@ -286,7 +286,7 @@ def test_keys_have_roles_and_a_refusal_leaves_a_row(client: httpx.Client, server
         ("decisions", '{"decision": "a", "when": 1}', "when must be a field of this message"),
         ("decisions", '{"decision": "a", "at": "2026-03-01T07:30:00"}', "at must be a date and time with its offset"),
         ("decisions", '{"decision": "a", "allowed": ["walk"]}', "allowed must name actions of the experiment"),
-        ("decisions", '{"decision": "a", "unit": "\\ud800"}', "unit must"),
+        ("decisions", '{"decision": "a", "unit": "\\ud800"}', "the body must be JSON"),
         ("outcomes", '{"outcomes": []}', "outcomes must have at least 1 item"),
         ("outcomes", '{"outcomes": [{"decision": "a", "value": NaN}]}', "outcomes.0.value must be"),
         ("outcomes", '{"outcomes": [{"decision": "a", "value": true}]}', "outcomes.0.value must be a valid number"),

@@ -72,3 +72,21 @@ def test_what_a_client_decides_offline_is_delivered_later(launcher: Launcher, st
     mine.close()
     later.close()
     again.kill()
+
+
+def test_a_worker_knows_at_once_what_another_has_changed(launcher: Launcher, store: str) -> None:
+    """Both have read the experiment before each change, and neither looks for changes before it answers."""
+    servers = [launcher.start(store, free_port()) for _ in range(2)]
+    with servers[0].client() as first, servers[1].client() as second:
+        for i in range(5):
+            path = f"/v1/experiments/e{i}"
+            begin(first, f"e{i}")
+            assert second.post(f"{path}/decisions", json={"decision": "a"}).status_code == 200
+            first.post(f"{path}/state", json={"to": "paused", "reason": "a fault"})
+            assert second.post(f"{path}/decisions", json={"decision": "b"}).json()["reason"] == "The experiment is paused."
+            first.put(f"{path}/units/u", json={"status": "withdrawn"})
+            assert second.post(f"{path}/decisions", json={"decision": "c", "unit": "u"}).json()["mode"] == "unavailable"
+            second.post(f"{path}/state", json={"to": "stopped", "reason": "over"})
+            assert first.post(f"{path}/decisions", json={"decision": "d"}).status_code == 409
+    for server in servers:
+        server.kill()

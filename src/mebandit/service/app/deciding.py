@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.service import messages
+from mebandit.service.app.direct import Direct
 from mebandit.service.app.guard import needs
 from mebandit.service.messages import Answer, Deliveries, External, Outcomes, Results, Truths
 from mebandit.service.service import DECIDING, Live, Service
@@ -34,7 +35,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "the store cannot be reached; nothing was stored",
     }.items()
 }
-routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS)
+routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS, route_class=Direct)
 TRIES = 10
 """of a decision whose experiment is changed meanwhile"""
 
@@ -44,10 +45,12 @@ def json_response(body: Any) -> Response:
 
 
 async def experiment(request: Request, x: str) -> tuple[Service, Live]:
-    """The experiment of a call."""
+    """The experiment of a call. One that does not decide is looked up: another process may have started it."""
     service: Service = request.app.state.service
     live = service.live(x)
-    return service, live if live is not None else await run_in_threadpool(service.found, x)
+    if live is None or live.status not in DECIDING:
+        live = await run_in_threadpool(service.reload, x)
+    return service, live
 
 
 async def decided(service: Service, live: Live, asked: messages.Request) -> dict[str, Any]:

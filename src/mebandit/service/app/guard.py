@@ -17,21 +17,32 @@ LARGEST = 4 << 20
 bearer = HTTPBearer(auto_error=False, description="A key of the service. Its roles say which calls it may make.")
 
 
+ROLE_OF: dict[Any, str] = {}
+"""the role that a dependency asks for"""
+
+
+async def admitted(request: Request, role: str) -> Key:
+    """The key of the caller, which must have a role."""
+    service: Service = request.app.state.service
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    key = service.whose(given) if scheme.lower() == "bearer" else None
+    if key is None:
+        words = "the request must carry a valid key (Authorization: Bearer ...); got none that is."
+        raise HTTPException(401, words, {"WWW-Authenticate": "Bearer"})
+    if role not in key.roles:
+        call = f"{request.method} {request.url.path}"
+        await run_in_threadpool(service.database.run, lambda c: write_audit(c, key.name, "refused", None, call=call, needs=role))
+        raise HTTPException(403, f"the key must have the role {role!r}; got {key.name!r} with {', '.join(sorted(key.roles))}.")
+    return key
+
+
 def needs(role: str) -> Any:
-    """A dependency: the key of the caller, which must have a role."""
+    """A dependency: `admitted`, and the description of keys."""
 
-    async def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Key:
-        service: Service = request.app.state.service
-        key = None if given is None else service.whose(given.credentials)
-        if key is None:
-            words = "the request must carry a valid key (Authorization: Bearer ...); got none that is."
-            raise HTTPException(401, words, {"WWW-Authenticate": "Bearer"})
-        if role not in key.roles:
-            call = f"{request.method} {request.url.path}"
-            await run_in_threadpool(service.database.run, lambda c: write_audit(c, key.name, "refused", None, call=call, needs=role))
-            raise HTTPException(403, f"the key must have the role {role!r}; got {key.name!r} with {', '.join(sorted(key.roles))}.")
-        return key
+    async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Key:
+        return await admitted(request, role)
 
+    ROLE_OF[caller] = role
     return Depends(caller)
 
 
