@@ -1,7 +1,6 @@
 """Splicing functions into their callers before these are typed: numba's pass, but a function is translated once, not at every call.
 
-Numba also copies the function twice for every call, and with each block all of its variables. That was a fifth of the time that a first
-decision took to compile.
+Numba also copies the function twice for every call, and with each block all of its variables, which takes longer the more calls there are.
 """
 
 from numba.core import ir

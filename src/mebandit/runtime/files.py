@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -79,6 +78,8 @@ def parse_json(content: str | bytes) -> Any:
 
 def parse_toml(content: bytes) -> dict[str, Any]:
     """The contents of a TOML text. A ValueError says that it is not TOML, or that it is nested too deeply."""
+    import tomllib
+
     found: dict[str, Any] = _shallow(lambda: tomllib.loads(content.decode()))
     _check_depth(found)
     return found
