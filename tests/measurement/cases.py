@@ -58,8 +58,8 @@ def assert_same(a: mb.ErrorModel, b: mb.ErrorModel) -> None:
 MODELS: dict[str, Callable[[], mb.ErrorModel]] = {
     "known": lambda: from_known([[0.3, 0.1], [0.1, 0.2]]),
     "replicates": lambda: from_replicates(np.random.default_rng(1).normal(0, 1, (50, 3, 2)) + np.arange(50)[:, None, None]),
-    "classical": lambda: from_validation(*make_pairs("classical", 2, 500, 1)),
-    "berkson": lambda: from_validation(*make_pairs("berkson", 2, 500, 1, intercept=True)),
+    "classical": lambda: from_validation(*make_pairs("classical", 2, 500, 1), assume="classical"),
+    "berkson": lambda: from_validation(*make_pairs("berkson", 2, 500, 1, intercept=True), assume="berkson"),
     "biased": lambda: from_validation(*make_pairs("biased", 2, 500, 1)),
     "misclassified": lambda: from_confusion(np.round(CONFUSION * 300)),
     "reported": lambda: from_variances(
