@@ -189,6 +189,7 @@ def test_an_interrupted_write_leaves_no_half_file(tmp_path: Path, monkeypatch: p
 
 
 def test_a_page_escapes_what_it_shows() -> None:
-    page = Page("<b>").text("a < b & c").table(Table(["<x>"], [["<script>"]])).render(command="x", seed=1, seconds=0.0)
-    assert "<script>" not in page
+    page = Page("<b>").text("a < b & c").table(Table(["<x>"], [["<script>bad"]])).render(command="x", seed=1, seconds=0.0)
+    assert "<script>bad" not in page
+    assert "&lt;script&gt;bad" in page
     assert "a &lt; b &amp; c" in page

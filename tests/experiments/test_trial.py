@@ -87,7 +87,7 @@ def test_the_plan_is_in_participants(analysis: Path) -> None:
     assert planned(attrition=0.4)["participants"] == pytest.approx(found["participants"] / 0.8, abs=1)
     assert planned(availability=0.413)["participants"] == pytest.approx(found["participants"] * 2, rel=0.1)
     assert planned(effect=0.05)["rounds"] > 3.9 * found["rounds"]
-    own, longer = (planned(**{"days": days, "decision-points": 5, "effect": 0.02})["participants"] for days in (90, 360))
+    own, longer = (planned(**{"days": days, "decision-points": 5, "effect": 0.03})["participants"] for days in (90, 360))
     assert longer == pytest.approx(own, rel=0.02), "what the pilot does not know of longer trials counts for nothing"
     typed = call("plan", "--pilot", str(analysis / "analysis" / "fit.json"), "--days", "30", "--effect", "0.1", "--treatment", "send")
     words = " ".join(typed.split())

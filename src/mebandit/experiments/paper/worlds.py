@@ -306,9 +306,9 @@ def _best(table: "pd.DataFrame") -> "pd.Series[str]":
 
 def draw_sorted(share: "pd.DataFrame") -> "matplotlib.figure.Figure":
     """The shares of every policy in all worlds, the smallest first: how often it wins, and how much it loses where it loses."""
-    times = (SHORT, MILESTONES[LONG][-1], LONG)
+    times = [time for time in sorted(set(share.index.get_level_values("time"))) if time in (SHORT, MILESTONES[LONG][-1], LONG)]
     figure = canvas(9.6, 3.4)
-    panels = figure.subplots(1, len(times), sharey=True)
+    panels = figure.subplots(1, len(times), sharey=True, squeeze=False)[0]
     for axes, time in zip(panels, times, strict=True):
         own = share.xs(time, level="time")
         for policy, colour in colours_of(own.columns).items():
