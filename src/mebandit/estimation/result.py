@@ -120,7 +120,8 @@ class Estimate:
         Args:
             level: Confidence level, between 0 and 1; 0.95 by default.
             anytime: Whether they hold at every look at a growing log, an asymptotic confidence sequence, and not at one look alone (False
-                by default). About 1.5 to 1.9 times as wide. What an estimated error model adds counts as if it were of new rounds.
+                by default). At least 1.5 times as wide, and many times as wide in the first dozens of rounds. What an estimated error model
+                adds counts as if it were of new rounds.
 
         Returns:
             Lower and upper ends, (K, d, 2).
