@@ -34,11 +34,11 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 SCENES = [
-    ("learner", 60),
-    ("methods", 60),
+    ("learner", 25),
+    ("methods", 30),
     ("composing", 40),
     ("state_file", 20),
-    ("estimating", 80),
+    ("estimating", 40),
     ("measuring", 60),
     ("rounds", 6),
     ("simulating", 12),

@@ -435,7 +435,7 @@ def test_the_evidence_of_meb_dr_has_the_standard_error_it_claims() -> None:
     """Two fits that are equally right, in a world where they often disagree: the evidence over its root sum of squares has variance 1."""
     rng = np.random.default_rng(0)
     found = []
-    for _ in range(200):
+    for _ in range(100):
         policy, state = mb.meb_dr(2, 1, refit=10**9), mb.meb_dr(2, 1).init()
         state.fit[:2, 1], state.fit[2:4, 0] = [1.0, -1.0], [-1.0, 1.0]  # the fits always disagree, and are never solved for again
         for t in range(1, 1201):
