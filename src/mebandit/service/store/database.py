@@ -1,4 +1,4 @@
-"""A database: SQLite or PostgreSQL behind one face, with reads side by side and writes in groups by one thread."""
+"""A database: SQLite or PostgreSQL behind one face, with reads side by side and writes in groups."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, make_url, text
@@ -26,6 +26,8 @@ Write = Callable[[Connection, Sequence[Any]], list[Any]]
 
 MOST_AT_ONCE = 512
 """items that are committed together"""
+WRITERS = 4
+"""threads that write to PostgreSQL, each a group at a time: while one waits for the server, another goes on. SQLite has one writer"""
 TRIES = 3
 """of a group whose connection is lost or which another process has blocked"""
 
@@ -73,13 +75,16 @@ class Database:
         except SQLAlchemyError as error:
             raise LogError(f"store must be a database that can be opened; got {shown_address(address)} ({_said(error)}).") from error
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
-        self._writer = threading.Thread(target=self._write_on, name="writer", daemon=True)
-        self._writer.start()
+        self._writers = [threading.Thread(target=self._write_on, daemon=True) for _ in range(WRITERS if self.is_postgresql else 1)]
+        for writer in self._writers:
+            writer.start()
 
     def close(self) -> None:
         """Write what waits, and close."""
-        self._queue.put(None)
-        self._writer.join()
+        for _ in self._writers:
+            self._queue.put(None)
+        for writer in self._writers:
+            writer.join()
         self.reading.dispose()
         self._writing.dispose()
 
@@ -113,16 +118,24 @@ class Database:
             yield connection
 
     def _write_on(self) -> None:
-        """The writer: take all that waits, commit it, answer."""
-        going = True
-        while going:
-            group = [self._queue.get()]
-            while not self._queue.empty() and len(group) < MOST_AT_ONCE:
-                group.append(self._queue.get_nowait())
-            going = None not in group
-            waiting = [each for each in group if each is not None and each.answer.set_running_or_notify_cancel()]
-            if waiting:
-                self._answer(waiting)
+        """A writer: take all that waits, commit it, answer."""
+        first = self._queue.get()
+        while first is not None:
+            group = [first]
+            while len(group) < MOST_AT_ONCE and (following := self._next()) is not None:
+                group.append(following)
+            self._answer([each for each in group if each.answer.set_running_or_notify_cancel()])
+            first = self._queue.get()
+
+    def _next(self) -> Waiting | None:
+        """What waits; None where nothing does. The sign to end stays in the queue."""
+        try:
+            found = self._queue.get_nowait()
+        except Empty:
+            return None
+        if found is None:
+            self._queue.put(None)
+        return found
 
     def _answer(self, group: list[Waiting]) -> None:
         """Commit a group. A write can be repeated without harm, so one whose connection was lost is, and one in which an item failed."""
