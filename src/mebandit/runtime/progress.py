@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from threading import Lock, Timer
 from time import monotonic
 
+from mebandit import checks
+
 PATIENCE = 2.0
 """seconds before a bar appears"""
 
@@ -49,6 +51,8 @@ def progress_bar(total: int, what: str, show: Show = None) -> Iterator[Callable[
         what: The text before the bar.
         show: Whether to show it; see `Show`.
     """
+    if not (show is None or isinstance(show, bool) or callable(show)):
+        checks.refuse("progress", "be True, False, None or a function of two counts", checks.shown(show))
     if callable(show):
         yield _counting(total, show)
     elif show or (show is None and sys.stderr.isatty()):
