@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mebandit as mb
+from mebandit.analysis.effects import average_effect
 from tests.logs.test_coding import trial
 
 COLUMNS: dict[str, Any] = {
@@ -70,3 +71,11 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
         found.plot(method="meb")
     with pytest.raises(mb.InvalidInput, match="path must end in one of"):
         found.plot(tmp_path / "effects.doc")
+
+
+def test_a_mean_context_that_is_far_less_known_than_the_coefficients() -> None:
+    """The degrees of freedom grow without bound; their square once ended in an OverflowError."""
+    found = mb.fit(trial().query("free"), **COLUMNS).best
+    effect = average_effect(found, 1, 0, np.zeros(found.theta.shape[1]), 1e200 * np.eye(found.theta.shape[1]))
+    assert effect.std_error > 1e99
+    assert effect.df > 1e100

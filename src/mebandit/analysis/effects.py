@@ -9,6 +9,8 @@ from mebandit.values import Floats
 
 AVERAGE, INTERCEPT = "average", "intercept"
 """names of effects beside those of features: at the mean context, and at x = 0"""
+LARGEST_RATIO = 1e100
+"""of two variances, whose square is still a number"""
 
 
 class Effect(NamedTuple):
@@ -50,7 +52,7 @@ def average_effect(found: Estimate, a: int, b: int | None, mean: Floats, mean_co
     coefficients = np.column_stack([found.intercept, found.theta]) if found.has_intercept else found.theta
     own, added = float(whole @ found.covariance @ whole), float(slopes @ mean_cov @ slopes)
     df = float(found.degrees_of_freedom(whole[None])[0])
-    df *= (1 + added / own) ** 2 if own > 0 else 1.0  # the mean context counts as known exactly
+    df *= (1 + min(added / own, LARGEST_RATIO)) ** 2 if own > 0 else 1.0  # the mean context counts as known exactly
     std_error = float(np.sqrt(own + added)) if not own + added < 0 else 0.0
     return Effect(AVERAGE, float(whole @ coefficients.ravel()), std_error, df)
 

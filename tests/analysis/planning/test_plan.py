@@ -203,6 +203,13 @@ def test_a_pilot_gives_what_the_formula_gives() -> None:
     assert alone.variance == pytest.approx(20_000 * se**2)
 
 
+def test_contexts_that_do_not_vary_cannot_be_planned_with() -> None:
+    design = mb.plan(effect=1.0, dim=2, error_cov=0.1, replicates=0).design
+    assert design is not None
+    with pytest.raises(mb.SingularMoments, match=r"must vary in all directions.*; got a singular matrix for action 0\."):
+        variance(replace(design, mean=np.zeros(2), cov=np.zeros((2, 2))), "meb")
+
+
 def test_counting_trials() -> None:
     goal = mb.plan(effect=1.0, dim=1, error_cov=0.1, replicates=0).goal
     found = counted(np.array([1.0, 0.1, 3.5, np.nan]), np.array([0.3, 0.3, 0.3, np.nan]), np.full(4, np.inf), goal, 9)

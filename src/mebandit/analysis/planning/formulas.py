@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mebandit import kernels
+from mebandit import checks, kernels
 from mebandit.estimation.methods import Method
 from mebandit.values import Floats
 
@@ -108,7 +108,12 @@ def variance(design: Design, method: str) -> Floats:
     psi = {"meb": _meb_scores, "dr": _dr_scores, "rc": _rc_scores}[method](design, away)
     bread = np.zeros((k, d, k, d))
     for a in range(k):
-        bread[a, :, a] = np.linalg.inv(design.signal if method != "rc" else _calibrated_gram(design, away)[a])
+        gram = design.signal if method != "rc" else _calibrated_gram(design, away)[a]
+        try:
+            bread[a, :, a] = np.linalg.inv(gram)
+        except np.linalg.LinAlgError:
+            rule = "vary in all directions, beyond rounding, where every action is taken"
+            raise checks.SingularMoments(f"the contexts of the planned trial must {rule}; got a singular matrix for action {a}.") from None
     flat = bread.reshape(k * d, k * d)
     return np.asarray(flat @ psi.reshape(k * d, k * d) @ flat.T).reshape(k, d, k, d)
 
