@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 import mebandit as mb
+from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.analysis.planning.formulas import Design, _dr_scores, _meb_scores, _rc_scores, played, predictions, variance
 from mebandit.analysis.planning.goal import design_effect
 from mebandit.analysis.planning.result import Check
@@ -144,18 +146,39 @@ def test_more_power_more_rounds() -> None:
     assert rounds(effect=0.4) < rounds()
     assert rounds(error_cov=0.1) < rounds() < rounds(error_cov=1.0)
     assert rounds(method="rc") < rounds(method="dr") <= rounds(method="meb")
-    assert rounds(half_width=0.1) == pytest.approx(4 * rounds(half_width=0.2), abs=4)
+    added = (1.96**2 + 1) / 2  # by Student's t to n z² V / h², for every h
+    assert rounds(half_width=0.1) - added == pytest.approx(4 * (rounds(half_width=0.2) - added), abs=4)
     assert rounds(rounds_per_user=11, correlation=0.1) == pytest.approx(2 * rounds(), abs=2)
 
 
 def test_the_rounds_are_the_smallest_that_reach_the_goal() -> None:
     for wanted in ({"power": 0.85}, {"half_width": 0.05}):
         found = mb.plan(effect=0.2, dim=3, error_cov=0.4, replicates=0, **wanted)  # type: ignore[arg-type]
-        reached = [found.goal.reached(found.variance, n) for n in (found.rounds - 1, found.rounds)]
+        reached = [found.goal.reached(found.accuracy, n) for n in (found.rounds - 1, found.rounds)]
         if "power" in wanted:
             assert reached[0] < 0.85 <= reached[1]
         else:
             assert reached[0] > 0.05 >= reached[1]
+
+
+@pytest.mark.parametrize("df", [1.0, 3.0, 20.0, 300.0])
+@pytest.mark.parametrize("effect", [0.1, 0.3])
+def test_the_power_is_that_of_a_noncentral_t(df: float, effect: float) -> None:
+    t = stats.t.ppf(0.975, df)
+    expected = stats.nct.sf(t, df, 10 * effect) + stats.nct.cdf(-t, df, 10 * effect)
+    assert Accuracy(variance=1.0, rounds_per_df=100 / df).power(100, effect, 0.95) == pytest.approx(expected, abs=1e-6)
+
+
+def test_plans_have_their_power_on_average_over_pilots() -> None:
+    """Pilots of 12 and trials of n participants whose mean is compared with zero by a t test, 8,000 of each."""
+    rng, effect, size = np.random.default_rng(1), 0.7, 8000
+    goal = mb.plan(effect=effect, dim=1, error_cov=0.0, replicates=0).goal
+    variances = rng.chisquare(11, size) / 11
+    planned = {v: goal.rounds(Accuracy(variance=v, pilot_df=11)) for v in np.quantile(variances, np.linspace(0.005, 0.995, 100))}
+    n = np.repeat(list(planned.values()), size // 100)
+    means, errors = rng.normal(effect, 1 / np.sqrt(n)), np.sqrt(rng.chisquare(n - 1) / (n - 1) / n)
+    power = np.mean(np.abs(means) > stats.t.ppf(0.975, n - 1) * errors)
+    assert power == pytest.approx(0.8, abs=4.5 * np.sqrt(0.16 / size))
 
 
 def test_simulated_trials_agree_with_the_plan() -> None:
@@ -165,7 +188,7 @@ def test_simulated_trials_agree_with_the_plan() -> None:
     assert check.rounds == found.rounds
     assert check.power > 0.8 - 2 * check.power_se
     for c in found.simulated:
-        assert abs(c.power - found.goal.reached(found.variance, c.rounds)) < 4.5 * c.power_se
+        assert abs(c.power - found.goal.reached(found.accuracy, c.rounds)) < 4.5 * c.power_se
         assert abs(c.coverage - 0.95) < 4.5 * c.coverage_se
     assert f"{found.rounds:,} rounds" in found.describe()
 
@@ -200,7 +223,7 @@ def test_a_pilot_gives_what_the_formula_gives() -> None:
     assert mb.plan(log.to_arrow(), coefficient=1, method="dr", effect=1.8).rounds == pilot.rounds
     alone = mb.plan(analysis, coefficient=1, control=None, half_width=0.05)
     se = analysis.estimates["dr"].std_error[1, 1]
-    assert alone.variance == pytest.approx(20_000 * se**2)
+    assert alone.accuracy.variance == pytest.approx(20_000 * se**2)
 
 
 def test_contexts_that_do_not_vary_cannot_be_planned_with() -> None:
@@ -347,7 +370,7 @@ def test_a_variance_that_rounding_left_below_zero_is_zero() -> None:
     pilot = mb.fit(mb.simulate_log(world, mb.meb(2, 1, floor=0.3), horizon=1000, seed=4), error_cov=0.5, methods="dr")
     below = replace(pilot.best, model_covariance=-1e-18 * np.eye(len(pilot.best.covariance)))
     planned = mb.plan(replace(pilot, estimates={"dr": below}), effect=0.2)
-    assert planned.fixed == 0.0
+    assert planned.accuracy.fixed == 0.0
     assert "no number of rounds" not in planned.describe()
 
 
