@@ -1,8 +1,6 @@
 """Planning: formulas against brute force and against simulated trials, the pilot against the formula, and the command."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +22,7 @@ from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
 from mebandit.estimation.methods import Method
 from mebandit.values import Floats
+from tests.command import run
 
 CORRELATED = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.5]])
 """of a context whose first feature is constant"""
@@ -278,14 +277,9 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mebandit", "plan", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-
-
 def test_the_command(tmp_path: Path) -> None:
     shape = ["--effect", "0.5", "--dim", "2", "--error-cov", "0.2,0.4", "--replicates", "60"]
-    shown = run(*shape, "--out", "out", cwd=tmp_path)
+    shown = run("plan", *shape, "--out", "out", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     stored = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert f"{stored['rounds']:,} rounds" in shown.stdout
@@ -293,9 +287,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "plan.html").read_text().count("<svg") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
-    printed = run(*shape, "--json", cwd=tmp_path)
+    printed = run("plan", *shape, "--json", cwd=tmp_path)
     assert json.loads(printed.stdout) == stored, "the same seed gives the same plan"
-    refused = run("--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
+    refused = run("plan", "--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == "mebandit: --effect must differ from 0, to be detected; got 0. Ask for a --half-width instead.\n"
 
@@ -303,7 +297,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     world = Gaussian(theta=[[0.5, -1.0], [0.2, 0.8]], error_cov=0.3, noise_sd=0.5)
     mb.simulate_log(world, mb.meb(2, 2, floor=0.2), horizon=500, seed=1).to_parquet(tmp_path / "pilot.parquet")
-    shown = run("--pilot", "pilot.parquet", "--half-width", "0.1", "--json", cwd=tmp_path)
+    shown = run("plan", "--pilot", "pilot.parquet", "--half-width", "0.1", "--json", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
     assert found["pilot_rounds"] == 500
@@ -311,33 +305,33 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "pilot.parquet")
     pq.write_table(table.rename_columns(["arm" if name == "action" else name for name in table.column_names]), tmp_path / "pilot.parquet")
     (tmp_path / "columns.toml").write_text('action = "arm"\n')
-    named = run("--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
+    named = run("plan", "--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
     assert json.loads(named.stdout) == found, named.stderr
     table = table.append_column("who", [np.arange(table.num_rows) % 20])
     renamed = {"propensity": "chance", "reward": "gain"}
     pq.write_table(table.rename_columns([renamed.get(name, name) for name in table.column_names]), tmp_path / "named.parquet")
     columns = ("--predicted", "predicted_0,predicted_1", "--propensity", "chance", "--reward", "gain", "--unit", "who")
     asked = ("--pilot", "named.parquet", *columns, "--error-cov", "0.5", "--half-width", "0.1", "--coefficient")
-    named, numbered = (json.loads(run(*asked, which, "--json", cwd=tmp_path).stdout) for which in ("predicted_1", "1"))
+    named, numbered = (json.loads(run("plan", *asked, which, "--json", cwd=tmp_path).stdout) for which in ("predicted_1", "1"))
     assert named == numbered
     assert (named["goal"]["feature"], named["pilot_units"]) == ("predicted_1", 20)
-    words = " ".join(run(*asked, "predicted_1", cwd=tmp_path).stdout.split())
+    words = " ".join(run("plan", *asked, "predicted_1", cwd=tmp_path).stdout.split())
     assert "interval of θ_1[predicted_1] - θ_0[predicted_1] with half-width 0.1" in words
     assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 participants: about " in words
-    wrong = run(*asked, "stress", cwd=tmp_path)
+    wrong = run("plan", *asked, "stress", cwd=tmp_path)
     assert wrong.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got 'stress'.\n"
-    odd = run(*asked, "²", cwd=tmp_path)
+    odd = run("plan", *asked, "²", cwd=tmp_path)
     assert odd.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got '²'.\n"
-    assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
-    alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
+    assert run("plan", *asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
+    alone = run("plan", "--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
     model = mb.measurement.from_known([0.2, 0.3])
     model.save(tmp_path / "model.json")
     options = ("--pilot", "pilot.parquet", "--columns", "columns.toml", "--error-model", "model.json")
-    modelled = run(*options, "--intercept", "--half-width", "0.1", "--json", cwd=tmp_path)
+    modelled = run("plan", *options, "--intercept", "--half-width", "0.1", "--json", cwd=tmp_path)
     analysed = mb.fit(tmp_path / "pilot.parquet", action="arm", error_cov=model, intercept=True, methods="dr")
     assert json.loads(modelled.stdout)["rounds"] == mb.plan(analysed, half_width=0.1, method="dr").rounds
-    twice = run(*options, "--error-cov", "0.5", "--half-width", "0.1", cwd=tmp_path)
+    twice = run("plan", *options, "--error-cov", "0.5", "--half-width", "0.1", cwd=tmp_path)
     assert twice.stderr == "mebandit: the error must be given once; got both --error-cov and --error-model.\n"
 
 
