@@ -33,14 +33,26 @@ def add_linear(out, slope, x, start):
 
 @summing
 def write_linear(out, coefficients, x, start):
-    """out = c_0 + c'x at the rounds of x from `start` on."""
-    fill(out, coefficients[0])
-    add_linear(out, coefficients[1:], x, start)
+    """out = c_0 + c'x at the rounds of x from `start` on, x in fives."""
+    end = start + out.size
+    x0, x1, x2, x3, x4 = x[0, start:end], x[1, start:end], x[2, start:end], x[3, start:end], x[4, start:end]
+    level, c0, c1, c2, c3, c4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4], coefficients[5]
+    for k in range(out.size):
+        out[k] = level + c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
+    if x.shape[0] > FIVE:
+        add_linear(out, coefficients[1 + FIVE :], x[FIVE:], start)
+
+
+@jit
+def write_quadratic(out, table, x, start):
+    """out = (1, x)'A (1, x) at the rounds of x from `start` on, for a table A that is zero below its diagonal, x in fives."""
+    fill(out, 0.0)
+    add_quadratic(out, table, x, start)
 
 
 @summing
 def add_quadratic(out, table, x, start):
-    """out += (1, x)'A (1, x) at the rounds of x from `start` on, for a table A that is zero below its diagonal, x in fives."""
+    """`write_quadratic`, added to what is there."""
     end = start + out.size
     for i in range(1, table.shape[0], FIVE):
         own = table[i : i + FIVE, i : i + FIVE]
@@ -83,10 +95,17 @@ def affine(x, matrix, offset, out):
 
 
 @jit
-def subtract(x, number):
-    """x - number in the place of x."""
-    for k in range(x.size):
-        x[k] -= number
+def add(out, x, times):
+    """out += times x, round by round."""
+    for k in range(out.size):
+        out[k] += times * x[k]
+
+
+@jit
+def multiply(out, x, times):
+    """out times x times a number in the place of out, round by round."""
+    for k in range(out.size):
+        out[k] *= times * x[k]
 
 
 @jit

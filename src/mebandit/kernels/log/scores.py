@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compile import borrowed, jit
+from ..compile import borrowed, inlined, jit
 from ..layout import INVERSE, PSEUDO, UNIT, entry
 from .calibration import times_packed
 from .crossproducts import sort_by_action, take
-from .linear import FIVE, add_outer, add_product, add_quadratic, fill, subtract, total, write_linear
+from .linear import FIVE, add, add_outer, add_product, add_quadratic, fill, multiply, total, write_linear, write_quadratic
 
 LARGEST_LEVERAGE = 0.98  # a round or cluster that decides a coefficient alone would otherwise get an infinite score
 TILE = 504  # rounds that are worked on at a time: what is computed of them stays in the processor's cache
@@ -35,17 +35,17 @@ class Tile(NamedTuple):
     """Σe theta where it differs between rounds, (d, T)"""
     psi: np.ndarray
     """(K p, T)"""
+    ones: np.ndarray
     rewards: np.ndarray
     inverse: np.ndarray
-    """one by the propensity of the action taken"""
-    e: np.ndarray
+    """u, one by the propensity of the action taken"""
     weight: np.ndarray
-    taken: np.ndarray
-    """s"""
+    """pi^nd u of the action taken"""
+    e: np.ndarray
     own: np.ndarray
     """v'M^-1 v"""
     along: np.ndarray
-    """v'M^-1 (s Σe theta)"""
+    """v'M^-1 s Σe theta"""
     lift: np.ndarray
     row: np.ndarray
 
@@ -54,11 +54,11 @@ class Tile(NamedTuple):
 def new_tile(n_actions, d, p):
     """Room for a tile. Its rows have a length that no power of two divides, else a cache keeps all of them in the same few places."""
     fives, order = -(-d // FIVE) * FIVE, np.empty(TILE, dtype=np.uint32)
-    x, near, room = np.zeros((fives, TILE)), np.zeros((fives, TILE)), np.empty((9, TILE))
+    x, near, ones, room = np.zeros((fives, TILE)), np.zeros((fives, TILE)), np.ones(TILE), np.empty((8, TILE))
     offered, error, psi = np.empty((n_actions, TILE)), np.empty((d, TILE)), np.empty((n_actions * p, TILE))
     begin = np.zeros(n_actions + 1, dtype=np.int64)
-    rows = room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7], room[8]
-    return Tile(begin, order, x, near, offered, error, psi, *rows)
+    rows = room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7]
+    return Tile(begin, order, x, near, offered, error, psi, ones, *rows)
 
 
 @jit
@@ -101,7 +101,7 @@ def add_tiles(meat, sums, places, first, run, scoring, seen, log, tile, place):
                 add_places(sums[g], place, tile.psi, top, size, lo, hi)
 
 
-@jit
+@inlined
 def write_places(out, order, places, first, run, start, m, n_places):
     """The place of each round among the sums; one entry where all have the same."""
     if out.size == 1:
@@ -124,23 +124,21 @@ def add_places(sums, place, psi, top, size, lo, hi):
                 sums[place[k], i] += psi[i, k]
 
 
-@jit
+@inlined
 def gather(tile, start, m, scoring, seen, log):
     """Sort some rounds by action, and compute what all methods read of them."""
     sort_by_action(log.actions[start : start + m], tile.begin, tile.order)
     order = tile.order[:m]
     for i in range(log.predicted.shape[0]):
         take(tile.x[i], log.predicted[i, start : start + m], order)
-        subtract(tile.x[i, :m], scoring.center[i])
+        add(tile.x[i, :m], tile.ones[:m], -scoring.center[i])
     for i in range(min(seen.shape[1], seen.shape[0])):
         take(tile.near[i], seen[i, start : start + m], order)
-        subtract(tile.near[i, :m], scoring.center[i])
+        add(tile.near[i, :m], tile.ones[:m], -scoring.center[i])
     for i in range(scoring.to_calibrated.shape[0]):
         write_linear(tile.near[i, :m], scoring.to_calibrated[i], tile.x, 0)
     take(tile.rewards, log.rewards[start : start + m], order)
     take(tile.inverse, log.propensities[start : start + m], order)
-    for k in range(m):
-        tile.inverse[k] = 1.0 / tile.inverse[k]
     alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
     for b in range(log.stabilizer.shape[1]):
         for k in range(1 if alike else m):
@@ -149,104 +147,115 @@ def gather(tile, start, m, scoring, seen, log):
             tile.offered[b, k] = log.stabilizer[entry(t, log.stabilizer.shape[0]), b] if allowed else 0.0
         if alike:
             fill(tile.offered[b, :m], tile.offered[b, 0])
+        for k in range(tile.begin[b], tile.begin[b + 1]):
+            tile.inverse[k] = 1.0 / tile.inverse[k]
+            tile.weight[k] = tile.offered[b, k] * tile.inverse[k]
 
 
-@jit
+@inlined
 def score_action(b, g, whole, start, m, scoring, tile, log):
     """psi of method g for action b: for the `whole` tile, or for the rounds of that action."""
-    weighting, calibrated, kind, varying = scoring.weighting[g], scoring.calibrated[g], scoring.leverage.kind, log.errors.shape[0] > 1
-    x = tile.near if calibrated and scoring.to_calibrated.shape[0] == 0 else tile.x
-    first, end, e, weight = tile.begin[b], tile.begin[b + 1], tile.e, tile.weight
-    lo, hi = (0, m) if whole else (first, end)
-    weigh(tile, b, lo, hi, weighting, scoring.kappa[g, b], scoring.plain[g, b])
-    write_linear(e[lo:hi], scoring.fitted[g, b], x, lo)
+    weighting, plain, leverage, varying = scoring.weighting[g], scoring.plain[g, b], scoring.leverage, log.errors.shape[0] > 1
+    first, end = tile.begin[b], tile.begin[b + 1]
+    lo, hi = (0, m) if weighting == PSEUDO else (first, end)
+    x = tile.near if scoring.calibrated[g] and scoring.to_calibrated.shape[0] == 0 else tile.x
+    e, own, along = tile.e[lo:hi], tile.own[lo:hi], tile.along[lo:hi]
+    weight = (tile.ones if weighting == UNIT else tile.weight if weighting == INVERSE else tile.offered[b])[lo:hi]
+    taken, share = (tile.offered[b, lo:hi], 1.0) if plain else (weight, scoring.kappa[g, b])
+    write_linear(e, scoring.fitted[g, b], x, lo)
     if weighting == PSEUDO:
         subtract_pseudo_outcomes(b, scoring, tile)
     else:
-        for k in range(first, end):
-            e[k] -= tile.rewards[k]
-    for k in range(lo, hi):
-        e[k] *= weight[k]
+        add(e, tile.rewards[lo:hi], -1.0)
+    multiply(e, weight, 1.0)
     if varying:
-        write_errors(tile, scoring.theta[g, b], start, lo, hi, log)
-    if kind > 0:
-        fill(tile.own[lo:hi], 0.0)
-        add_quadratic(tile.own[lo:hi], scoring.leverage.own[g, b], x, lo)
-        write_along(tile, scoring.leverage, g, b, varying, x, lo, hi)
+        write_errors(tile, scoring.theta[g, b], start, m, log)
+    if leverage.kind > 0:
+        write_along(tile, leverage, g, b, varying, x, lo, hi)
+        multiply(along, taken, share)
         if weighting == PSEUDO:
-            fill(tile.row[first:end], 0.0)
-            add_quadratic(tile.row[first:end], scoring.leverage.cross[b], tile.x, first)
+            write_quadratic(tile.row[first:end], leverage.cross[b], tile.x, first)
             add_product(tile.along[first:end], tile.row[first:end], tile.lift[first:end], 1.0)
-        correct(e[lo:hi], weight[lo:hi], tile.own[lo:hi], tile.along[lo:hi], kind)
-    write_scores(b, g, lo, hi, varying, scoring, tile)
+        write_quadratic(own, leverage.own[g, b], x, lo)
+        correct(e, weight, own, along, leverage.kind)
+    write_scores(b, g, lo, hi, taken, share, varying, scoring, tile)
+    if whole:
+        write_others(b, g, 0, lo, plain, varying, scoring, tile)
+        write_others(b, g, hi, m, plain, varying, scoring, tile)
 
 
-@jit
-def write_scores(b, g, lo, hi, varying, scoring, tile):
-    """psi = v e - s Σe theta, from e and s; and what each round does to the outcome regression."""
+@inlined
+def write_scores(b, g, lo, hi, taken, share, varying, scoring, tile):
+    """psi = v e - s Σe theta, s = share taken; and what each round does to the outcome regression."""
     d, p = scoring.center.size, scoring.theta.shape[2]
     first, end, at, intercept = tile.begin[b], tile.begin[b + 1], b * p, p - d
-    x = tile.near if scoring.calibrated[g] else tile.x
-    for k in range(lo, hi if intercept else lo):
-        tile.psi[at, k] = tile.e[k]
+    x, e = tile.near if scoring.calibrated[g] else tile.x, tile.e[lo:hi]
+    if intercept:
+        fill(tile.psi[at, lo:hi], 0.0)
+        add(tile.psi[at, lo:hi], e, 1.0)
     for i in range(d):
         out = tile.psi[at + intercept + i, lo:hi]
-        write_score(out, tile.e[lo:hi], x[i, lo:hi], scoring.center[i], tile.taken[lo:hi], scoring.error[g, b, i])
+        write_score(out, e, x[i, lo:hi], scoring.center[i], taken, share * scoring.error[g, b, i])
         if varying:
-            add_product(out, tile.taken[lo:hi], tile.error[i, lo:hi], -1.0)
+            add_product(out, taken, tile.error[i, lo:hi], -share)
     if scoring.weighting[g] == PSEUDO and scoring.leverage.kind > 0:
         for i in range(p):
             write_linear(tile.row[first:end], scoring.leverage.outcome_effect[b, i], tile.x, first)
             add_product(tile.psi[at + i, first:end], tile.row[first:end], tile.lift[first:end], -1.0)
 
 
-@jit
+@inlined
+def write_others(b, g, lo, hi, plain, varying, scoring, tile):
+    """psi of an action in rounds in which others were taken: what is subtracted there of the error, if anything."""
+    d, p = scoring.center.size, scoring.theta.shape[2]
+    for i in range(p):
+        out = tile.psi[b * p + i, lo:hi]
+        fill(out, 0.0)
+        if plain and i >= p - d:
+            subtracted = tile.error[i - (p - d), lo:hi] if varying else tile.ones[lo:hi]
+            add_product(out, tile.offered[b, lo:hi], subtracted, -1.0 if varying else -scoring.error[g, b, i - (p - d)])
+
+
+@inlined
 def subtract_pseudo_outcomes(b, scoring, tile):
     """From e = v'theta - z'beta of action b: what the pseudo-outcome z'beta + u (r - z'beta) has beyond z'beta where b was taken.
 
     With a correction for leverage, beta is at each of its rounds the one without that round: z'beta - h lift, lift = (r - z'beta) / (1 - h),
     with h = z'(Σ zz')^-1 z the leverage of the round in the regression. Without one, h is 0.
     """
-    first, end, lift = tile.begin[b], tile.begin[b + 1], tile.lift
-    write_linear(tile.row[first:end], scoring.beta[b], tile.x, first)
-    fill(tile.own[first:end], 0.0)
+    lo, hi = tile.begin[b], tile.begin[b + 1]
+    fitted, own = tile.row[lo:hi], tile.own[lo:hi]
+    write_linear(fitted, scoring.beta[b], tile.x, lo)
     if scoring.leverage.kind > 0:
-        add_quadratic(tile.own[first:end], scoring.leverage.outcome[b], tile.x, first)
-    for k in range(first, end):
-        h = min(max(tile.own[k], 0.0), LARGEST_LEVERAGE)
-        lift[k] = (tile.rewards[k] - tile.row[k]) / (1.0 - h)
-        tile.e[k] -= lift[k] * (tile.inverse[k] - h)
+        write_quadratic(own, scoring.leverage.outcome[b], tile.x, lo)
+    else:
+        fill(own, 0.0)
+    leave_out(tile.e[lo:hi], tile.lift[lo:hi], own, fitted, tile.rewards[lo:hi], tile.inverse[lo:hi])
 
 
 @jit
-def weigh(tile, b, lo, hi, weighting, kappa, plain):
-    """w and s of some rounds for an action."""
-    first, end, weight, offered = tile.begin[b], tile.begin[b + 1], tile.weight, tile.offered[b]
-    for k in range(lo, hi):
-        weight[k] = offered[k] if weighting == PSEUDO else 0.0
-    if weighting == UNIT:
-        fill(weight[first:end], 1.0)
-    elif weighting == INVERSE:
-        for k in range(first, end):
-            weight[k] = offered[k] * tile.inverse[k]
-    for k in range(lo, hi):
-        tile.taken[k] = offered[k] if plain else kappa * weight[k]
+def leave_out(e, lift, own, fitted, rewards, inverse):
+    """`subtract_pseudo_outcomes`, from h = `own` and z'beta = `fitted`."""
+    for k in range(e.size):
+        h = min(max(own[k], 0.0), LARGEST_LEVERAGE)
+        lift[k] = (rewards[k] - fitted[k]) / (1.0 - h)
+        e[k] -= lift[k] * (inverse[k] - h)
 
 
-@jit
-def write_errors(tile, theta, start, lo, hi, log):
+@inlined
+def write_errors(tile, theta, start, m, log):
     """Σe theta where every round has a Σe of its own."""
     d = tile.error.shape[0]
     product = np.empty(d)
-    for k in range(lo, hi):
+    for k in range(m):
         times_packed(log.errors[start + tile.order[k]], theta[theta.size - d :], d, product)
         for i in range(d):
             tile.error[i, k] = product[i]
 
 
-@jit
+@inlined
 def write_along(tile, leverage, g, b, varying, x, lo, hi):
-    """v'M^-1 (s Σe theta)."""
+    """v'M^-1 Σe theta."""
     along = tile.along[lo:hi]
     if varying:
         fill(along, 0.0)
@@ -255,8 +264,6 @@ def write_along(tile, leverage, g, b, varying, x, lo, hi):
             add_product(along, tile.row[lo:hi], tile.error[i, lo:hi], 1.0)
     else:
         write_linear(along, leverage.along[g, b], x, lo)
-    for k in range(lo, hi):
-        tile.along[k] *= tile.taken[k]
 
 
 @jit
@@ -279,7 +286,7 @@ def write_score(out, e, x, center, taken, error):
         out[k] = e[k] * (x[k] + center) - taken[k] * error
 
 
-@jit
+@inlined
 def add_calibration(start, m, jacobian, tile, log):
     """What the uncertainty of the calibration adds to psi: the nuisance Jacobian times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
     for i in range(tile.psi.shape[0]):
