@@ -37,7 +37,7 @@ from .layout import (
     seen_size,
     work_size,
 )
-from .learn import refit_all, refit_calibrated, refit_plain, take_in, take_in_calibrated, take_in_plain
+from .learn import refit_all, refit_calibrated, refit_plain, solve_robust, take_in, take_in_calibrated, take_in_plain
 from .linalg import acceptable, is_covariance, write_packed
 from .random import LIVE, uniform_pair
 from .rounds import Context, Memory, Oracle, Outcome, Recipe, Room
@@ -104,6 +104,18 @@ def learn_one(spec, tuning, state, predicted, error_cov, allowed, outcome, refit
     take_in(recipe, memory, context, outcome)
     if refit and spec[RULE] <= ROBUST:
         refit_all(recipe, memory, correcting, context.z.size, scratch)
+
+
+@jit
+def theta_now(spec, tuning, state, dim, theta):
+    """The doubly robust theta of the sums as they are, (K, d); nothing is remembered of it."""
+    recipe, memory, _ = of_state(spec, tuning, state, dim)
+    p = dim + spec[INTERCEPT]
+    room = Room(np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p)))
+    for a in range(spec[N_ACTIONS]):
+        found = solve_robust(a, recipe, memory, p, room)
+        for i in range(dim):
+            theta[a, i] = found[spec[INTERCEPT] - 1 + i]
 
 
 @jit

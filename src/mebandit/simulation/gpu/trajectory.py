@@ -208,15 +208,16 @@ def refitting(c: Constants) -> Any:
 def recording(c: Constants) -> Any:
     """The totals, and |theta_a - theta*_a| by action; NaN where nothing is learned."""
     k, d, spec = steps(), c.dim, c.spec
-    n_actions, width, feature = spec[layout.N_ACTIONS], int(layout.fit_width(d + spec[layout.INTERCEPT])), int(kernels.shown_feature(spec))
-    shown, learns, sqrt, nan = int(kernels.shown_fit(spec)), spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
+    n_actions, p, feature = spec[layout.N_ACTIONS], d + spec[layout.INTERCEPT], int(kernels.shown_feature(spec))
+    learns, sqrt, nan = spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
+    shown = k.shown_calibrated if spec[layout.WEIGHTING] == layout.PSEUDO else k.shown_plain
 
-    def record(at, i, totals, fit, theta, records, arm_errors):
+    def record(at, i, totals, recipe, memory, theta, room, records, arm_errors):
         records[at, 0, i], records[at, 1, i], records[at, 2, i] = totals
         for a in range(n_actions):
-            gap = 0.0
+            found, gap = shown(a, recipe, memory, p, room), 0.0
             for j in range(d):
-                away = fit[(shown + a) * width + feature + j] - theta[a, j]
+                away = found[feature + j] - theta[a, j]
                 gap += away * away
             arm_errors[at, a, i] = sqrt(gap) if learns else nan
 
@@ -297,7 +298,7 @@ def kernel(c: Constants) -> Any:
             if plan.refit[b] and learns:
                 guarded += refit(recipe, memory, plan.correcting[b], room)
             if recorded < record_at.size and record_at[recorded] == b + 1:
-                record(recorded, i, (standard_total, clipped_total, guarded), memory.fit, theta, records, arm_errors)
+                record(recorded, i, (standard_total, clipped_total, guarded), recipe, memory, theta, room, records, arm_errors)
                 recorded += 1
 
     return play
