@@ -230,8 +230,8 @@ class SlowMebDr:
         g = h + self.error0 @ np.linalg.solve(self.reliable(Sx), h)
         w = 1.0
         if not alike and self.noise > 0:
-            seen = (Sx + self.error0) @ self.slopes[:, 1:].T
-            lost = np.sum(self.slopes[:, 1:].T * seen) - np.sum(seen * (inverse @ seen))
+            b, C = self.slopes[:, 1:].T, sigma - self.error0
+            lost = np.sum(b * (C @ b)) - np.sum((C @ b) * (inverse @ C @ b))
             left = self.noise + lost / self.k
             w = float(np.clip(self.noise / left, 0.05, 20)) if left > 0 else 20.0
         return z + (self.drift if self.follows else self.share) * g, g, w

@@ -90,6 +90,12 @@ UNIT: int = 0  # 1
 INVERSE: int = 1  # the inverse of the probability
 PSEUDO: int = 2  # two fits are kept: regression on the calibrated context, and the doubly robust one with its pseudo-outcomes
 
+# The kinds of programs, see `kind_of`: what one of them does not need is not compiled for it.
+PLAIN: int = 0  # x~ is read as it is
+CALIBRATED: int = 1  # a calibrated context is read
+TWO_FITS: int = 2  # with PSEUDO
+KINDS = "plain", "calibrated", "two_fits"
+
 # `spec[CORRECTION]`
 NO_CORRECTION: int = 0
 PLAYED: int = 1  # that of the rounds in which the action was taken
@@ -327,9 +333,9 @@ def n_features(dims, p):
 
 
 @inlined
-def is_plain(spec):
-    """Whether a recipe reads x~ as it is and keeps one fit for each action."""
-    return spec[ACTS_ON] == PREDICTED and spec[WEIGHTING] != PSEUDO
+def kind_of(spec):
+    """Which of the programs below is a recipe's own."""
+    return TWO_FITS if spec[WEIGHTING] == PSEUDO else PLAIN if spec[ACTS_ON] == PREDICTED else CALIBRATED
 
 
 @inlined

@@ -9,7 +9,7 @@ from .compile import inlined, part, reach, same, seldom, spliced
 from .context import learn_context
 from .curve import learn_contradiction, learn_share, refit_share
 from .layout import (
-    ACTS_ON,
+    CALIBRATED,
     CHOICE,
     CHOICE_PROB,
     CORRECTION,
@@ -31,18 +31,16 @@ from .layout import (
     N_ACTIONS,
     NO_CORRECTION,
     OFFERED,
+    PLAIN,
     PRECISION,
-    PREDICTED,
-    PSEUDO,
     REPORT_COLUMNS,
     RIDGE,
     ROBUST,
     RULE,
-    WEIGHTING,
     alike_row,
     careful_size,
     fit_width,
-    is_plain,
+    kind_of,
     number_of_fits,
     report_at,
     robust_fit,
@@ -62,10 +60,13 @@ FEW = 0.01  # of the rounds behind a fit: so many more move it little
 @spliced
 def take_in(recipe, memory, context, outcome):
     """Add one round to the sums, whatever the recipe. Oracles and uniform play only count it."""
-    if is_plain(recipe.spec):
+    kind = kind_of(recipe.spec)
+    if kind == PLAIN:
         take_in_plain(recipe, memory, context, outcome)
-    else:
+    elif kind == CALIBRATED:
         take_in_calibrated(recipe, memory, context, outcome)
+    else:
+        take_in_twice(recipe, memory, context, outcome)
 
 
 @spliced
@@ -84,29 +85,36 @@ def take_in_plain(recipe, memory, context, outcome):
 
 @spliced
 def take_in_calibrated(recipe, memory, context, outcome):
-    """`take_in` of a recipe that reads a calibrated context, or weighs rounds by what is known of the error."""
+    """`take_in` of a recipe that reads a calibrated context."""
     spec, tuning, sums, fit = recipe.spec, recipe.tuning, memory.sums, memory.fit
     n_actions, p, error = spec[N_ACTIONS], context.z.size, context.error
     memory.extra[LEARNED] += 1.0
-    if spec[RULE] > ROBUST:
-        return
     if spec[FADES]:
         discount(sums, tuning[DISCOUNT], n_actions, p)
-    if spec[WEIGHTING] == PSEUDO:
-        learn_pseudo(recipe, memory, context, outcome, relative_reliability(fit, n_actions, p, error, context.seen))
-    else:
-        learn_sums(recipe, sums, context, outcome, reliability(fit, n_actions, p, error) if spec[PRECISION] else 1.0)
-    if spec[ACTS_ON] != PREDICTED:
-        if spec[CURVED]:
-            learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
-            if spec[WEIGHTING] == PSEUDO:
-                learn_contradiction(spec, memory, context.z, context.seen, p, outcome.action, outcome.reward)
-        learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
+    learn_sums(recipe, sums, context, outcome, reliability(fit, n_actions, p, error) if spec[PRECISION] else 1.0)
+    if spec[CURVED]:
+        learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
+    learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
     mark_stale(spec, fit, p, context.allowed, outcome.action)
-    if spec[WEIGHTING] == PSEUDO:
-        for b in range(n_actions):
-            if context.allowed[b]:
-                fit[stale_at(robust_fit(n_actions, b), p)] += 1.0
+
+
+@spliced
+def take_in_twice(recipe, memory, context, outcome):
+    """`take_in` of a recipe that keeps two fits for each action: the one that decides, and the doubly robust one."""
+    spec, tuning, sums, fit = recipe.spec, recipe.tuning, memory.sums, memory.fit
+    n_actions, p, error = spec[N_ACTIONS], context.z.size, context.error
+    memory.extra[LEARNED] += 1.0
+    if spec[FADES]:
+        discount(sums, tuning[DISCOUNT], n_actions, p)
+    learn_pseudo(recipe, memory, context, outcome, relative_reliability(fit, n_actions, p, error, context.seen))
+    if spec[CURVED]:
+        learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
+        learn_contradiction(spec, memory, context.z, context.seen, p, outcome.action, outcome.reward)
+    learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
+    mark_stale(spec, fit, p, context.allowed, outcome.action)
+    for b in range(n_actions):
+        if context.allowed[b]:
+            fit[stale_at(robust_fit(n_actions, b), p)] += 1.0
 
 
 @spliced
@@ -126,47 +134,56 @@ def mark_stale(spec, fit, p, allowed, action):
 @spliced
 def refit_all(recipe, memory, correcting, p, room):
     """Solve wherever sums have changed since the last solve."""
-    if is_plain(recipe.spec):
+    kind = kind_of(recipe.spec)
+    if kind == PLAIN:
         refit_plain(recipe, memory, correcting, p, room)
-    else:
+    elif kind == CALIBRATED:
         refit_calibrated(recipe, memory, correcting, p, room)
+    else:
+        refit_twice(recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_plain(recipe, memory, correcting, p, room):
     """`refit_all` of a recipe that reads x~ as it is."""
     for a in range(recipe.spec[N_ACTIONS]):
-        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
+        refit_corrected(a, recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_calibrated(recipe, memory, correcting, p, room):
-    """`refit_all` of all other recipes."""
+    """`refit_all` of a recipe that reads a calibrated context."""
+    refit_context(recipe, memory, p, room.work)
+    for a in range(recipe.spec[N_ACTIONS]):
+        refit_corrected(a, recipe, memory, correcting, p, room)
+
+
+@spliced
+def refit_twice(recipe, memory, correcting, p, room):
+    """`refit_all` of a recipe that keeps two fits for each action."""
     refit_context(recipe, memory, p, room.work)
     for a in range(number_of_fits(recipe.spec)):
-        refit_arm(a, recipe, memory, correcting, p, room)
+        refit_either(a, recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_context(recipe, memory, p, work):
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
-    if spec[ACTS_ON] != PREDICTED:
-        if calibration_is_due(spec, sums, fit, p):
-            refit_calibration(spec, sums, fit, p, work)
-        if spec[CURVED]:
-            refit_share(spec, sums, fit, p)
+    if calibration_is_due(spec, sums, fit, p):
+        refit_calibration(spec, sums, fit, p, work)
+    if spec[CURVED]:
+        refit_share(spec, sums, fit, p)
 
 
 @spliced
-def refit_arm(a, recipe, memory, correcting, p, room):
-    """Solve for row a of the fit, if it needs that."""
+def refit_either(a, recipe, memory, correcting, p, room):
+    """Solve for row a of the fit, of either kind, if it needs that."""
     n_actions, sums, fit = recipe.spec[N_ACTIONS], memory.sums, memory.fit
-    if recipe.spec[WEIGHTING] != PSEUDO:
-        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
-    elif a < n_actions:
-        if is_due(fit[stale_at(a, p)], sums[a * row_width(p) + COUNT]):
+    rounds = sums[a * row_width(p) + COUNT]
+    if a < n_actions:
+        if is_due(fit[stale_at(a, p)], rounds):
             solve_calibrated(recipe.dims, a, sums, fit, p, n_actions, room.work)
-    elif is_due(fit[stale_at(a, p)], sums[a * row_width(p) + COUNT] + sums[alike_row(n_actions) * row_width(p) + COUNT]):
+    elif is_due(fit[stale_at(a, p)], rounds + sums[alike_row(n_actions) * row_width(p) + COUNT]):
         found = solve_robust(a - n_actions, recipe, memory, p, room)
         copy(found, part(fit, a * fit_width(p), p - 1), p - 1)
         copy(part(found, report_at(p - 1), REPORT_COLUMNS), part(fit, a * fit_width(p) + report_at(p), REPORT_COLUMNS), REPORT_COLUMNS)
@@ -194,15 +211,15 @@ def solve_robust(a, recipe, memory, p, room):
 
 
 @spliced
-def refit_corrected(dims, a, recipe, memory, correcting, p, room):
-    """`refit_arm` of a fit that is solved with the error covariance taken out, or as it is."""
+def refit_corrected(a, recipe, memory, correcting, p, room):
+    """Solve for row a of the fit, with the error covariance taken out or not, if it needs that."""
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
     keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
     correction = spec[CORRECTION] if correcting else NO_CORRECTION
     uncorrected = correction != NO_CORRECTION and fit[a * fit_width(p) + report_at(p) + KAPPA] == 0.0
     if uncorrected or fit[stale_at(a, p)] != 0.0:
         write_target(a, sums, fit, p)
-        solve_arm(dims, a, Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps), sums, fit, p, spec[N_ACTIONS], room)
+        solve_arm(recipe.dims, a, Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps), sums, fit, p, spec[N_ACTIONS], room)
 
 
 @seldom

@@ -11,14 +11,18 @@ from .compile import borrowed, inlined, item, jit, part, spliced
 from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
+    CALIBRATED,
     GUARDED,
     INTERCEPT,
+    KINDS,
     N_ACTIONS,
+    PLAIN,
     PREDICTED,
     PSEUDO,
     REPORT,
     ROBUST,
     RULE,
+    TWO_FITS,
     WEIGHTING,
     entry,
     fit_width,
@@ -27,7 +31,7 @@ from .layout import (
     robust_fit,
     seen_size,
 )
-from .learn import refit_calibrated, refit_plain, solve_robust, take_in_calibrated, take_in_plain
+from .learn import refit_calibrated, refit_plain, refit_twice, solve_robust, take_in_calibrated, take_in_plain, take_in_twice
 from .rounds import Context, Oracle, Outcome, Recipe, Room
 from .world import observe, regrets_of, reward_of
 
@@ -169,11 +173,9 @@ def shown_plain(a, recipe, memory, p, room):
 
 
 @spliced
-def shown_calibrated(a, recipe, memory, p, room):
-    """The same of a recipe that may keep two fits for each action: the doubly robust one is solved for when it is asked for."""
-    if recipe.spec[WEIGHTING] == PSEUDO:
-        return solve_robust(a, recipe, memory, p, room)
-    return part(memory.fit, a * fit_width(p), p)
+def shown_robust(a, recipe, memory, p, room):
+    """The same of a recipe that keeps two fits for each action: the doubly robust one is solved for when it is asked for."""
+    return solve_robust(a, recipe, memory, p, room)
 
 
 @spliced
@@ -183,20 +185,25 @@ def as_it_is(recipe, memory, z, error, seen, work):
 
 @spliced
 def calibrated(recipe, memory, z, error, seen, work):
-    if recipe.spec[ACTS_ON] != PREDICTED:
-        calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
+    """Any other reads what `calibrate` makes of it."""
+    calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
+
+
+STEPS = {
+    PLAIN: (as_it_is, take_in_plain, refit_plain, shown_plain),
+    CALIBRATED: (calibrated, take_in_calibrated, refit_calibrated, shown_plain),
+    TWO_FITS: (calibrated, take_in_twice, refit_twice, shown_robust),
+}
 
 
 @cache
-def play_program(calibrates, samples):
-    """The loop of the recipes that calibrate, or do not, and of Thompson's rule or all others, as for live rounds."""
-    see, take_in, refit_all, shown = as_it_is, take_in_plain, refit_plain, shown_plain
-    if calibrates:
-        see, take_in, refit_all, shown = calibrated, take_in_calibrated, refit_calibrated, shown_calibrated
+def play_program(kind, samples):
+    """The loop of the recipes of a kind, and of Thompson's rule or all others, as for live rounds."""
+    see, take_in, refit_all, shown = STEPS[kind]
     choosing = choose if samples else choose_firmly
 
     def block(dims, given, memory, records, start, room):
         play(see, choosing, take_in, refit_all, shown, dims, given, memory, records, start, room)
 
-    block.__qualname__ = f"play_{'sampling_' if samples else ''}{'calibrated' if calibrates else 'plain'}"
+    block.__qualname__ = f"play_{'sampling_' if samples else ''}{KINDS[kind]}"
     return jit(block)

@@ -105,9 +105,9 @@ class LinearPolicy(Component):
         return self.estimator.leading + self.intercept + self.dim
 
     @property
-    def calibrates(self) -> bool:
-        """Whether it reads a calibrated context, or keeps fits that do."""
-        return self.estimator.context is not None or self.estimator.n_fits > 1
+    def kind(self) -> int:
+        """Which kind of compiled program is its own, see `kernels.layout`."""
+        return layout.TWO_FITS if self.estimator.n_fits > 1 else layout.PLAIN if self.estimator.context is None else layout.CALIBRATED
 
     @property
     def spec(self) -> Integers:

@@ -194,11 +194,13 @@ def outcome(c: Constants) -> Any:
 def refitting(c: Constants) -> Any:
     """Solve again for what has changed, and count the fits that are Fuller's."""
     k, p, spec = steps(), c.dim + c.spec[layout.INTERCEPT], c.spec
-    refit_context, guarded_fits = k.refit_context, k.guarded_fits
-    refit_arms = repeated(k.refit_arm, int(layout.number_of_fits(spec)), c.sums + c.fit <= IN_REGISTERS)
+    refit_context, guarded_fits, kind = k.refit_context, k.guarded_fits, int(layout.kind_of(spec))
+    refit_one = k.refit_either if kind == layout.TWO_FITS else k.refit_corrected
+    refit_arms = repeated(refit_one, int(layout.number_of_fits(spec)), c.sums + c.fit <= IN_REGISTERS)
 
     def refit(recipe, memory, correcting, room):
-        refit_context(recipe, memory, p, room.work)
+        if kind != layout.PLAIN:
+            refit_context(recipe, memory, p, room.work)
         refit_arms(recipe, memory, correcting, p, room)
         return guarded_fits(spec, memory.fit, p)
 
@@ -210,7 +212,7 @@ def recording(c: Constants) -> Any:
     k, d, spec = steps(), c.dim, c.spec
     n_actions, p, feature = spec[layout.N_ACTIONS], d + spec[layout.INTERCEPT], int(kernels.shown_feature(spec))
     learns, sqrt, nan = spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
-    shown = k.shown_calibrated if spec[layout.WEIGHTING] == layout.PSEUDO else k.shown_plain
+    shown = k.shown_robust if int(layout.kind_of(spec)) == layout.TWO_FITS else k.shown_plain
 
     def record(at, i, totals, recipe, memory, theta, room, records, arm_errors):
         records[at, 0, i], records[at, 1, i], records[at, 2, i] = totals
