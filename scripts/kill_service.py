@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def main() -> None:
     """Run what the options say."""
     parser = argparse.ArgumentParser(description="Kill servers of the decision service.")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=inf, help="after which no more are killed")
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--postgresql", action="store_true")
     parser.add_argument("--servers", type=int, default=0)
@@ -40,7 +42,7 @@ def main() -> None:
             store = str(database.get_uri())
         try:
             where = f"{'PostgreSQL' if database else 'SQLite'}, {servers} server{'s' if servers > 1 else ''}"
-            said = killed(launcher, store, options.kills, servers, options.seed, database) if options.kills else ""
+            said = killed(launcher, store, options.kills, servers, options.seed, database, options.minutes) if options.kills else ""
             said = said or repeated(launcher, store, options.requests, servers, options.seed)
             print(f"{where}: {said} It took {time.monotonic() - begun:.0f} s.")
         finally:
@@ -49,9 +51,9 @@ def main() -> None:
                 database.cleanup()
 
 
-def killed(launcher: Launcher, store: str, kills: int, servers: int, seed: int, database: Any) -> str:
+def killed(launcher: Launcher, store: str, kills: int, servers: int, seed: int, database: Any, minutes: float) -> str:
     """What came of some kills, in words."""
-    found = kill_again(launcher, store, kills=kills, servers=servers, seed=seed, database=database)
+    found = kill_again(launcher, store, kills=kills, servers=servers, seed=seed, database=database, minutes=minutes)
     for fault in found.faults[:20]:
         print(fault)
     again, of_database = found.replayed, f" ({found.of_database:,} of the database)" if database else ""

@@ -4,6 +4,7 @@ import json
 import random
 import threading
 import time
+from math import inf
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
@@ -85,6 +86,7 @@ def kill_again(
     clients: int = 8,
     seed: int = 0,
     wait: float = 0.3,
+    minutes: float = inf,
 ) -> Killed:
     """Kill servers of a store, or the database itself, start them again, and compare.
 
@@ -97,6 +99,7 @@ def kill_again(
         clients: how many clients ask.
         seed: of the moments.
         wait: seconds that a server lives, at most, after it is ready.
+        minutes: after which no more are killed.
     """
     moments = random.Random(seed)
     running = [launcher.start(store, free_port()) for _ in range(servers)]
@@ -104,8 +107,9 @@ def kill_again(
         begin(client)
     ending = threading.Event()
     asking = [Acknowledged(k, [server.port for server in running], ending) for k in range(clients)]
-    of_database = 0
-    for _ in range(kills):
+    of_database, made, end = 0, 0, time.monotonic() + 60 * minutes
+    while made < kills and time.monotonic() < end:
+        made += 1
         time.sleep(moments.uniform(0.0, wait))
         victim = moments.randrange(servers + (database is not None))
         if victim == servers:
@@ -118,7 +122,7 @@ def kill_again(
     for each in asking:
         each.end()
     finish(running)
-    return compared(store, asking)._replace(kills=kills, of_database=of_database)
+    return compared(store, asking)._replace(kills=made, of_database=of_database)
 
 
 def finish(running: list[Server]) -> None:
