@@ -67,7 +67,7 @@ FAULTS = (
     Fault("latency", "decisions take 3 s on average", {"seconds": 3.0}),
     Fault("repeated requests", "5 % of the requests contradict an earlier one", {"conflicts": 0.05}),
     Fault("floor", "5 % of the decisions have a probability of 0.01 (floor 0.1)", {"below": 0.05}),
-    Fault("randomisation", "half of the stored actions are not those that were drawn", {"flipped": 0.5}),
+    Fault("randomisation", "half of the stored actions are the others, not those that were drawn", {"flipped": 0.5}),
     Fault("outcomes", "no outcome comes any more", {"no_outcome": 1.0}),
     Fault("learning", "the trainer stands still", {"untrained": True}),
     Fault("version", "version 5 was activated and forgotten", act=_pin),
@@ -77,9 +77,9 @@ FAULTS = (
     Fault("error of stress", "the error variance is 1 (told 0.25)", {"error_var": 1.0}),
     Fault(
         "effective rounds",
-        "a floor of 0.002, and an action that is always much better",
+        "a floor of 0.0005, and an action that is always much better",
         start={"effect": 5.0},
-        changes={"policy": {"kind": "meb_dr", "floor": 0.002, "warmup": 0}},
+        changes={"policy": {"kind": "meb_dr", "floor": 0.0005, "warmup": 0}},
     ),
 )
 

@@ -222,14 +222,15 @@ class RunningTrial:
         if row["mode"] == "learned" and self.random.uniform() < self.faults.below:
             row = row | {"propensities": json.dumps([0.99, 0.01])}
         if row["action"] is not None and self.random.uniform() < self.faults.flipped:
-            row = row | {"action": 1}
+            row = row | {"action": 1 - row["action"]}
         return row
 
     def _follow(self, row: dict[str, Any], unit: str, x: Any, received: datetime) -> None:
         """What comes later of a decision: its outcome, and sometimes the true stress."""
         draw = self.random
         if draw.uniform() >= self.faults.no_outcome:
-            value = float(x @ (BASELINE + (row["action"] == 1) * (EFFECT + [self.faults.effect, 0, 0])) + draw.normal(0, 1))
+            added = x @ EFFECT + self.faults.effect if row["action"] == 1 else 0.0
+            value = float(x @ BASELINE + added + draw.normal(0, 1))
             time = received + timedelta(hours=0.1 + float(draw.exponential(self.faults.delay_hours)))
             self._late.append((time, Outcome(decision=row["name"], value=round(value, 4))))
         if draw.uniform() < 0.15:

@@ -192,6 +192,10 @@ class Service:
         """Whose key that is."""
         return records.whose(self._keys, key)
 
+    def key_named(self, name: str) -> Key | None:
+        """A key that is valid, by its name."""
+        return next((key for key in self._keys.values() if key.name == name), None)
+
     def make_key(self, name: str, key: str, roles: Iterable[str], *, by: str) -> None:
         """Store a key."""
         self.database.run(lambda connection: _make_key(connection, name, key, roles, by))

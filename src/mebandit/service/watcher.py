@@ -145,8 +145,8 @@ class Watcher(threading.Thread):
                 sums = Sums(len(experiment.actions), experiment.policy.floor_at(1), told.get("sums"))
                 known = (0 if row is None else row["upto"]), sums, fitted_from(told.get("fitted"))
             upto, sums, fitted = known
-            columns = decision.c.id, decision.c.name, decision.c.mode, decision.c.action, decision.c.propensities, decision.c.allowed
-            asked = select(*columns).where(decision.c.experiment == name)
+            names = "id", "name", "mode", "action", "propensities", "allowed", "received_at"
+            asked = select(*(decision.c[each] for each in names)).where(decision.c.experiment == name)
             if self.database.is_postgresql:
                 asked = asked.where(decision.c.received_at < in_utc(at - SETTLED))
             while rows := connection.execute(asked.where(decision.c.id > upto).order_by(decision.c.id).limit(AT_ONCE)).all():

@@ -13,6 +13,8 @@ from mebandit.service.app.deciding import PROBLEMS
 from mebandit.service.app.guard import Limit
 from mebandit.service.app.metrics import Metrics
 from mebandit.service.app.problems import handle_problems, problem
+from mebandit.service.pages import acting, pages
+from mebandit.service.pages.session import secret_of
 from mebandit.service.service import Service, first_key
 from mebandit.service.store.database import Database
 from mebandit.service.trainer import Trainer
@@ -37,6 +39,7 @@ def create(store: str | None = None) -> FastAPI:
         database = await run_in_threadpool(Database, address)
         await run_in_threadpool(first_key, database, os.environ.get(KEY))
         app.state.service = service = await run_in_threadpool(Service, database)
+        app.state.session_secret = await run_in_threadpool(secret_of, database)
         app.state.trainer = Trainer(service)
         app.state.trainer.start()
         app.state.watcher = Watcher(service)
@@ -56,6 +59,8 @@ def create(store: str | None = None) -> FastAPI:
     app.include_router(deciding.routes)
     app.include_router(operating.routes)
     app.include_router(watching.routes)
+    app.include_router(pages.routes)
+    app.include_router(acting.routes)
     handle_problems(app)
 
     @app.get("/healthz", tags=["watching"], summary="Whether the process lives")

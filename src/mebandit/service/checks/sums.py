@@ -2,6 +2,7 @@
 actions."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from mebandit.values import Floats
 
+DAYS = 14
+"""of which the decisions are counted by day"""
 LAMBDA = np.array([sign * 2.0**-j for j in range(-1, 9) for sign in (1, -1)])
 """λ of the martingales, (20,)"""
 BLOCK = 10_000
@@ -113,18 +116,23 @@ class Sums:
         self.below: int = told.get("below", 0)
         self.below_of: str = told.get("below_of", "")
         """one decision whose probability is below the floor"""
+        self.days: dict[str, dict[str, int]] = told.get("days", {})
+        """decisions of the last days, by the day in UTC and by mode"""
         self.service, self.clients = (Martingale(n_actions, told.get(who)) for who in ("service", "clients"))
 
     def plain(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
-        names = "modes", "least", "below", "below_of"
+        names = "modes", "least", "below", "below_of", "days"
         return {name: getattr(self, name) for name in names} | {"service": self.service.plain(), "clients": self.clients.plain()}
 
     def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Take in decisions, each (name, mode, action, propensities, allowed)."""
+        """Take in decisions, each (name, mode, action, propensities, allowed, received_at)."""
         made = list(rows)
-        for _, mode, *_ in made:
-            self.modes[mode] = self.modes.get(mode, 0) + 1
+        for (mode, day), n in Counter((row[1], row[5][:10]) for row in made).items():
+            self.modes[mode] = self.modes.get(mode, 0) + n
+            counts = self.days.setdefault(day, {})
+            counts[mode] = counts.get(mode, 0) + n
+        self.days = {day: self.days[day] for day in sorted(self.days)[-DAYS:]}
         for martingale, modes in ((self.service, DRAWN), (self.clients, ("external",))):
             own = [row for row in made if row[1] in modes and row[2] is not None]
             if own:

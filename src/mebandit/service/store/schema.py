@@ -6,6 +6,7 @@ Times are texts in UTC, such as 2026-03-01T12:30:00.000000Z, which sort as the t
 """
 
 from collections.abc import Callable
+from secrets import token_hex
 
 from sqlalchemy import (
     BigInteger,
@@ -302,6 +303,11 @@ WATCH = " watch"
 """the name of the lease of whoever checks; no experiment can have it"""
 
 
+setting = Table("setting", metadata, Column("name", Text, primary_key=True), text("value"))
+SESSION_SECRET = "session secret"
+"""the name of the setting that sessions of the dashboard are signed with"""
+
+
 def create(connection: Connection) -> None:
     """Schema 1, and whatever tables a new store has besides."""
     metadata.create_all(connection)
@@ -309,8 +315,9 @@ def create(connection: Connection) -> None:
 
 def add_watching(connection: Connection) -> None:
     """Schema 2: results of checks, what became of incidents, webhooks, and decisions by unit. A new store has them already."""
-    metadata.create_all(connection, [incident_event, watch, check_result, effect, pulse, webhook, notice])
+    metadata.create_all(connection, [incident_event, watch, check_result, effect, pulse, webhook, notice, setting])
     BY_UNIT.create(connection, checkfirst=True)
+    connection.execute(insert(setting).values(name=SESSION_SECRET, value=token_hex(32)))
     connection.execute(insert(lease).values(experiment=WATCH, holder="", token=0, until=0.0))
 
 

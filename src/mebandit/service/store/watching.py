@@ -22,9 +22,8 @@ def watched(connection: Connection, x: str) -> Row | None:
 
 
 def all_watched(connection: Connection) -> dict[str, Row]:
-    """The last results of all experiments, by name; without the sums."""
-    asked = select(watch.c.experiment, watch.c.at, watch.c.results)
-    return {row["experiment"]: row | {"results": json.loads(row["results"])} for row in all_rows(connection, asked)}
+    """What the checks know of all experiments, by name."""
+    return {row["experiment"]: row for row in all_rows(connection, select(watch))}
 
 
 def save_watched(connection: Connection, x: str, **parts: Any) -> None:
