@@ -32,13 +32,13 @@ def wanted_back(back: str) -> str:
     return back if inside and back.isprintable() else "/dashboard"
 
 
-@routes.get("/dashboard/sign-in")
+@routes.get("/sign-in")
 def ask_key(back: Annotated[str, Query(max_length=500)] = "/dashboard") -> Response:
     """The page that asks for a key."""
     return shown("sign-in.html", back=wanted_back(back), wrong="")
 
 
-@routes.post("/dashboard/sign-in")
+@routes.post("/sign-in")
 async def sign_in(request: Request) -> Response:
     """Begin a session by a key."""
     check_origin(request)
@@ -54,12 +54,12 @@ async def sign_in(request: Request) -> Response:
     return answer
 
 
-@routes.post("/dashboard/sign-out")
+@routes.post("/sign-out")
 async def sign_out(request: Request, session: Signed) -> Response:
     """End a session."""
     check_form(request, session, await form_of(request))
-    answer = RedirectResponse("/dashboard/sign-in", 303)
-    answer.delete_cookie(COOKIE, path="/dashboard")
+    answer = RedirectResponse("/sign-in", 303)
+    answer.delete_cookie(COOKIE, path="/")
     return answer
 
 

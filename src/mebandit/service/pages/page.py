@@ -29,7 +29,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -54,7 +54,7 @@ TEMPLATES.filters |= {"time": short_time, "number": number}
 
 def shown(template: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
     """A page. Everything that a template inserts is escaped."""
-    known: dict[str, Any] = {"session": session, "x": None, "here": None, "now": in_utc(datetime.now(UTC))}
+    known: dict[str, Any] = {"session": session, "status": status, "x": None, "here": None, "now": in_utc(datetime.now(UTC))}
     return HTMLResponse(TEMPLATES.get_template(template).render(known | values), status, HEADERS)
 
 

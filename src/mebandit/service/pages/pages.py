@@ -44,7 +44,7 @@ def home() -> Response:
     return RedirectResponse("/dashboard", 303)
 
 
-@routes.get("/dashboard/static/{name}")
+@routes.get("/static/{name}")
 def static(name: Annotated[str, Path(pattern="^[a-z.]{1,40}$")]) -> Response:
     """The style sheet and the script."""
     if name not in STATIC:

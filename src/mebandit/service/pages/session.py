@@ -103,10 +103,10 @@ def check_form(request: Request, session: Session, fields: dict[str, str]) -> No
 def to_sign_in(request: Request) -> Response:
     """To the page that asks for a key, and back afterwards."""
     back = request.url.path if request.method == "GET" else "/dashboard"
-    return RedirectResponse(f"/dashboard/sign-in?back={quote(back)}", 303)
+    return RedirectResponse(f"/sign-in?back={quote(back)}", 303)
 
 
 def set_cookie(request: Request, answer: Response, value: str) -> None:
     """Give a browser its session."""
     secure = request.url.scheme == "https"
-    answer.set_cookie(COOKIE, value, max_age=int(3600 * HOURS), path="/dashboard", secure=secure, httponly=True, samesite="strict")
+    answer.set_cookie(COOKIE, value, max_age=int(3600 * HOURS), path="/", secure=secure, httponly=True, samesite="strict")
