@@ -1,6 +1,6 @@
 """The demonstration `mebandit demo --service`: a store with a trial that has run for three weeks, and goes on while one looks at it.
 
-A sensor has begun to drift, the service was out of reach for half a day, and outcomes come late. What goes on is asked over HTTP, as an
+A sensor has begun to drift, the service was out of reach for most of a day, and outcomes come late. What goes on is asked over HTTP, as an
 app would ask."""
 
 import threading
@@ -15,6 +15,7 @@ from mebandit.experiments.running_trial import BASELINE, EFFECT, ERROR_VAR, NAME
 from mebandit.service.store import experiments
 
 DAYS, DRIFT_AT, OUTAGE_AT = 21, 17, 14
+OUTAGE_DAYS = 0.75
 DRIFT = 2.2
 """what the sensor that drifts adds in the end"""
 SECOND = "sleep"
@@ -38,10 +39,10 @@ def make_store(path: Path, *, participants: int = 30, days: int = DAYS, seed: in
     usual = trial.faults
     try:
         trial.run(days * OUTAGE_AT / DAYS, check_every=6)
-        trial.faults = replace(usual, external=True, unasked=0.5, no_outcome=0.6)
-        trial.run(0.5, check_every=1)
+        trial.faults = replace(usual, external=True, unasked=0.85, no_outcome=0.6)
+        trial.run(OUTAGE_DAYS, check_every=1)
         trial.faults = usual
-        trial.run(days * (DRIFT_AT - OUTAGE_AT) / DAYS - 0.5, check_every=3)
+        trial.run(days * (DRIFT_AT - OUTAGE_AT) / DAYS - OUTAGE_DAYS, check_every=3)
         steps = 8
         for i in range(1, steps + 1):
             trial.faults = replace(usual, shift=DRIFT * i / steps)

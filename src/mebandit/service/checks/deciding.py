@@ -148,9 +148,11 @@ EVIDENCE = 100.0, 1000.0
 
 
 def randomisation(look: Look) -> Result:
-    """Whether actions were taken as often as their probabilities say, see `Martingale`; the worse of the service and its clients."""
-    groups = ("the service", look.sums.service), ("clients that decided by themselves", look.sums.clients)
-    who, found = max(groups, key=lambda pair: pair[1].log_evidence if pair[1].n else -1.0)
+    """Whether actions were taken as often as their probabilities say, see `Martingale`: by the service, or by its clients where the
+    evidence against those is larger."""
+    who, found = "the service", look.sums.service
+    if look.sums.clients.log_evidence > max(found.log_evidence, np.log(EVIDENCE[0])):
+        who, found = "clients that decided by themselves", look.sums.clients
     evidence = float(np.exp(min(found.log_evidence, 690.0)))
     verdict = level(evidence, EVIDENCE)
     said, remedy = "No action was drawn yet.", ""

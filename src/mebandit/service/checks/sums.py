@@ -12,8 +12,8 @@ from mebandit.values import Floats
 
 DAYS = 14
 """of which the decisions are counted by day"""
-LAMBDA = np.array([sign * 2.0**-j for j in range(-1, 9) for sign in (1, -1)])
-"""λ of the martingales, (20,)"""
+LAMBDA = np.array([sign * 4.0**j for j in (0.5, -0.5, -1.5, -2.5, -3.5) for sign in (1, -1)])
+"""λ of the martingales, (10,): ±2, ±1/2, ..., ±1/128"""
 BLOCK = 10_000
 """decisions of a martingale that begins anew"""
 DRAWN = "learned", "warmup", "fallback"
@@ -29,14 +29,16 @@ def log_mean(values: Any) -> float:
 class Martingale:
     """Evidence against "the actions were drawn with the stored probabilities", valid however often it is looked at.
 
-    If A_t is drawn with the probabilities π_t, which may depend on everything before, then for every action a and every λ
+    If A_t is drawn with the probabilities π_t, which may depend on everything before, then for every action a, every λ and both bets
+    b(π) = 1 and b(π) = 2π - 1
 
-        L_t(a, λ) = exp(λ Σ_{s<=t} 1{A_s = a} - Σ_{s<=t} log(1 + π_s(a) (e^λ - 1)))
+        L_t(a, b, λ) = exp Σ_{s<=t} ( λ b(π_s(a)) 1{A_s = a} - log(1 + π_s(a) (exp(λ b(π_s(a))) - 1)) )
 
-    is a martingale with L_0 = 1, since E exp(λ 1{A = a}) = 1 + π(a) (e^λ - 1). So is their mean L_t over actions and a grid of λ. One that
-    starts at the first decision would not see a fault that begins after millions of decisions, so half of the stake is spread over blocks
-    of 10,000 decisions: block k gets w_k = 1/(k (k+1)) and L^(k) begins anew with it. Since Σ_{j>k} w_j = 1/(k+1), after t decisions, in
-    block k,
+    is a martingale with L_0 = 1, since E exp(c 1{A = a}) = 1 + π(a) (e^c - 1). So is their mean L_t over actions, bets and a grid of λ. The
+    first bet sees an action that is taken too often, the second one that is taken too rarely where it is probable and too often where it
+    is not. A martingale that starts at the first decision would not see a fault that begins after millions of decisions, so half of the
+    stake is spread over blocks of 10,000 decisions: block k gets w_k = 1/(k (k+1)) and L^(k) begins anew with it. Since
+    Σ_{j>k} w_j = 1/(k+1), after t decisions, in block k,
 
         E_t = L_t / 2 + (Σ_{j<k} w_j L^(j)_end + w_k L^(k)_t + 1/(k+1)) / 2
 
@@ -46,7 +48,7 @@ class Martingale:
     def __init__(self, n_actions: int, plain: dict[str, Any] | None = None) -> None:
         self.n_actions = n_actions
         told = plain or {}
-        shape = (n_actions, len(LAMBDA))
+        shape = (n_actions, 2 * len(LAMBDA))
         self.n: int = told.get("n", 0)
         self.taken, self.expected = (np.array(told.get(name, np.zeros(n_actions)), dtype=np.float64) for name in ("taken", "expected"))
         self.logs, self.block = (np.array(told.get(name, np.zeros(shape)), dtype=np.float64) for name in ("logs", "block"))
@@ -72,9 +74,12 @@ class Martingale:
             end = min(len(actions), start + BLOCK - self.n % BLOCK)
             pi, hit = propensities[start:end], np.asarray(actions[start:end])[:, None] == np.arange(self.n_actions)
             levels, places = np.unique(pi.round(12), return_inverse=True)  # probabilities repeat: one logarithm for each
-            costs = np.log1p(levels[:, None] * np.expm1(LAMBDA))
-            counted = np.stack([np.bincount(column, minlength=len(levels)) for column in places.reshape(pi.shape).T])
-            grown = hit.sum(axis=0)[:, None] * LAMBDA - counted @ costs
+            bets = np.hstack([np.broadcast_to(LAMBDA, (len(levels), len(LAMBDA))), (2 * levels[:, None] - 1) * LAMBDA])
+            costs = np.log1p(levels[:, None] * np.expm1(bets))
+            grown = np.empty_like(self.logs)
+            for a, own in enumerate(places.reshape(pi.shape).T):
+                taken = np.bincount(own, hit[:, a], len(levels))
+                grown[a] = taken @ bets - np.bincount(own, minlength=len(levels)) @ costs
             self.logs += grown
             self.block += grown
             self.taken += hit.sum(axis=0)

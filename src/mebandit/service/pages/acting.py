@@ -139,7 +139,7 @@ ACTIONS: dict[str, Action] = {
     ),
     "pause": Action(
         "Pause",
-        lambda live, _: f"{live.name} goes on to answer, but by its fallback, until it is resumed. Nobody has to be told.",
+        lambda live, _: f"{live.name} goes on to answer, but by its fallback, until it is resumed.",
         "The fallback shall decide until further notice.",
         _status("paused"),
     ),
