@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"
-PATIENCE = 60.0
+PATIENCE = 30.0
 """seconds after which something that is waited for counts as missing"""
 FLAGS = (
     "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -34,8 +35,10 @@ class Browser:
         self._folder = tempfile.mkdtemp(prefix="mb")
         to_browser, ours_out = os.pipe()
         ours_in, from_browser = os.pipe()
-        script = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'  # the protocol is spoken on 3 and 4
-        command = ["sh", "-c", script, "sh", str(to_browser), str(from_browser), path, *FLAGS, f"--user-data-dir={self._folder}"]
+        pair = f"{to_browser}, {from_browser}"
+        program = f"import os, sys; a, b = (os.dup(os.dup(os.dup(each))) for each in ({pair}))"  # the protocol is spoken on 3 and 4
+        program += "; os.dup2(a, 3); os.dup2(b, 4); os.execv(sys.argv[1], sys.argv[1:])"
+        command = [sys.executable, "-S", "-c", program, path, *FLAGS, f"--user-data-dir={self._folder}"]
         self._process = subprocess.Popen(
             [*command, "about:blank"],
             pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -132,7 +135,7 @@ class Browser:
         find = f"[...document.querySelectorAll({json.dumps(selector)})].find(e => e.textContent.includes({json.dumps(words)}))"
         self.wait_for(f"!!{find}")
         place = self.run(
-            f"(() => {{ const e = {find}; e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
+            f"(() => {{ const e = {find}; e.scrollIntoView({{block: 'center'}}); const b = e.getClientRects()[0];"
             " window.stale = true; return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
@@ -148,10 +151,10 @@ class Browser:
         self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.focus(); e.select?.(); }})()")
         self.call("Input.insertText", text=text)
 
-    def press(self, key: str, code: int) -> None:
-        """Press a key."""
+    def press_enter(self) -> None:
+        """Press the key."""
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+            self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
 
     def look(self, *, dark: bool = False, width: int = 1200, height: int = 900) -> None:
         """Choose the theme and the size of the window."""

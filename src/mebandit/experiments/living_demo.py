@@ -4,13 +4,14 @@ A sensor has begun to drift, the service was out of reach for most of a day, and
 app would ask."""
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
-from mebandit.client import Client
+from mebandit.client import Client, Refused, Unreachable
 from mebandit.experiments.running_trial import BASELINE, EFFECT, ERROR_VAR, NAME, RunningTrial
 from mebandit.service.store import experiments
 
@@ -91,9 +92,13 @@ class Living(threading.Thread):
                 stress = float(x[1] + self.shift + self.random.normal(0, np.sqrt(ERROR_VAR)))
                 context = {"stress": round(stress, 4), "steps": round(float(x[2]), 4)}
                 unit = f"p{self.random.integers(1, 30):03d}"
-                answer = client.decide(name, context, unit=unit, at=at.isoformat(), observed_at={"stress": at.isoformat()})
+                try:
+                    answer = client.decide(name, context, unit=unit, at=at.isoformat(), observed_at={"stress": at.isoformat()})
+                except (Refused, Unreachable):
+                    continue  # the experiment was stopped, or the service is not there yet
                 if answer["action"] is not None and self.random.uniform() < 0.9:
                     effect = x @ EFFECT if answer["action"] == "prompt" else 0.0
                     waiting.append((name, float(x @ BASELINE + effect + self.random.normal())))
-                if len(waiting) > 5:
-                    client.report(*waiting.pop(0))
+                with suppress(Refused, Unreachable):
+                    if len(waiting) > 5:
+                        client.report(*waiting.pop(0))
