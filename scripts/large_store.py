@@ -73,6 +73,10 @@ def make(path: Path, participants: int, days: int, *, seed: int = 1) -> None:
         "INSERT INTO learned (experiment, decision, revision, seq) VALUES (?, ?, ?, ?)", [(*row, total - i) for i, row in enumerate(newest)]
     )
     _version(connection, random)
+    connection.execute(
+        "INSERT INTO incident (experiment, kind, subject, at, said) SELECT experiment, mode, name, received_at, "
+        "'The fallback decided: context.stress must be there, and not too old; got none.' FROM decision WHERE mode = 'fallback'"
+    )
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
     connection.close()
