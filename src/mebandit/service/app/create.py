@@ -10,6 +10,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from mebandit.service.app import deciding, operating, watching
 from mebandit.service.app.deciding import PROBLEMS
+from mebandit.service.app.direct import Direct
 from mebandit.service.app.guard import Limit
 from mebandit.service.app.metrics import Metrics
 from mebandit.service.app.problems import handle_problems, problem
@@ -55,6 +56,7 @@ def create(store: str | None = None) -> FastAPI:
 
     app = FastAPI(title="mebandit", version=__version__, description=ABOUT, lifespan=serving, redoc_url=None)
     app.state.metrics, app.state.ready = Metrics(), False
+    app.add_middleware(Direct, routes=deciding.routes.routes)
     app.add_middleware(Limit)
     app.include_router(deciding.routes)
     app.include_router(operating.routes)

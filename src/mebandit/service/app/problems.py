@@ -62,6 +62,11 @@ def sentence(error: dict[str, Any]) -> str:
     return f"{where} must {rule[:1].lower()}{rule[1:]}; got {checks.shown(error.get('input'))}."
 
 
+def invalid(error: RequestValidationError) -> Response:
+    """The answer to a request that is not of its described form: its first fault."""
+    return problem(422, sentence(error.errors()[0]))
+
+
 def _serves(route: BaseRoute, request: Request) -> bool:
     """Whether a route has the path of a request."""
     return route.matches(request.scope)[0] is not Match.NONE
@@ -76,8 +81,7 @@ def handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_types(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        return problem(422, sentence(first))
+        return invalid(error)
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
