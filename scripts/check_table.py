@@ -61,7 +61,9 @@ def page(rows: list[list[str]], trials: int, counts: dict[str, Counter[str]]) ->
         counts: how many of them had each level as the worst, by check.
     """
     quiet = [[name, str(found[YELLOW]), str(found[RED])] for name, found in counts.items()]
+    limit = f" With none in {trials}, the rate is below {1 - 0.05 ** (1 / trials):.1%} with a confidence of 95 %."
     alarmed = sum(found[RED] for found in counts.values())
+    limit = "" if alarmed else limit
     return f"""# The checks of the service, tried
 
 `python scripts/check_table.py` wrote this page, with
@@ -71,7 +73,8 @@ def page(rows: list[list[str]], trials: int, counts: dict[str, Counter[str]]) ->
 
 Each trial is healthy for {DAYS} days, and then has one fault for {FAULTY_DAYS} days. Faults of the configuration are there from the
 beginning. The checks look every eight hours. The table says which level the check of that fault reached, how long it took to
-turn red, and which other checks turned red as well.
+turn red, and which other checks turned red as well. Latency and contradicting requests are counts that a simulated process reports; all
+other rows are stored as a service stores them.
 
 {Table(["check", "fault", "level", "red after", "also red"], rows).as_markdown()}
 
@@ -83,7 +86,7 @@ yellow, or red, as its worst.
 
 {Table(["check", "yellow", "red"], quiet).as_markdown()}
 
-In all, checks turned red {alarmed} times in {trials} healthy trials. The stated rates: a healthy randomisation turns red with a
+In all, checks turned red {alarmed} times in {trials} healthy trials.{limit} The stated rates: a healthy randomisation turns red with a
 probability of at most 0.001, however often it is looked at (Ville's inequality). The other limits are conventions; a check shall turn red
 in at most 1 % of healthy trials.
 """
