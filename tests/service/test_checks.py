@@ -129,7 +129,13 @@ def test_a_fault_turns_its_check_red(name: str, tmp_path: Path) -> None:
 
 def test_truths_speak_of_variance_and_of_bias() -> None:
     e = np.random.default_rng(2).normal(size=400)
-    assert [error_of("x", each, frozenset()).level for each in (e, 1.08 * e, 1.5 * e, e + 0.6, 0.5 * e)] == [GREEN, GREEN, RED, RED, RED]
+    assert [error_of("x", each, frozenset()).level for each in (e, 1.08 * e, 1.5 * e, 0.9 * e + 0.4, 0.5 * e)] == [
+        GREEN,
+        GREEN,
+        RED,
+        RED,
+        RED,
+    ]
     assert error_of("x", 3 * e[:20], frozenset()).level == GREEN, "too few"
 
 
@@ -184,6 +190,11 @@ class Receiver(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.got.append(("", b"a redirect was followed"))
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:

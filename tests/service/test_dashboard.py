@@ -229,6 +229,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(launcher: Launcher, t
         for name in ("incident_event", "watch", "check_result", "effect", "pulse", "webhook", "notice", "setting"):
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP INDEX decision_by_unit")
+        connection.execute("DROP INDEX incident_of_kind")
         connection.execute("DELETE FROM lease WHERE experiment = ' watch'")
         connection.execute("UPDATE schema SET number = 1")
     connection.close()

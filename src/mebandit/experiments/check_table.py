@@ -1,7 +1,6 @@
 """What each check says of its own fault, and of trials in which nothing is wrong."""
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -128,22 +127,3 @@ def play(fault: Fault | None, *, seed: int, days: int = DAYS, participants: int 
             if each["level"] == RED:
                 hours.setdefault(name, 8.0 * i)
     return Seen(levels, hours)
-
-
-def healthy(
-    trials: int, *, seed: int = 1, folder: Path | None = None, told: Callable[[int], None] = lambda _: None
-) -> dict[str, Counter[str]]:
-    """The worst level of each check in healthy trials: how many trials by level.
-
-    Args:
-        trials: how many.
-        seed: of the first; the others follow.
-        folder: where their stores are.
-        told: is told after each how many are done.
-    """
-    counts: dict[str, Counter[str]] = {}
-    for i in range(trials):
-        for name, level in play(None, seed=seed + i, folder=folder).levels.items():
-            counts.setdefault(name, Counter())[level] += 1
-        told(i + 1)
-    return counts

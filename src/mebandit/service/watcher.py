@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 
 from mebandit.service import incidents, webhooks
 from mebandit.service.checks.every import checked
@@ -148,7 +148,9 @@ class Watcher(threading.Thread):
             names = "id", "name", "mode", "action", "propensities", "allowed", "received_at"
             asked = select(*(decision.c[each] for each in names)).where(decision.c.experiment == name)
             if self.database.is_postgresql:
-                asked = asked.where(decision.c.received_at < in_utc(at - SETTLED))
+                new = (decision.c.experiment == name) & (decision.c.received_at >= in_utc(at - SETTLED))
+                first = connection.execute(select(func.min(decision.c.id)).where(new)).scalar()
+                asked = asked if first is None else asked.where(decision.c.id < first)
             while rows := connection.execute(asked.where(decision.c.id > upto).order_by(decision.c.id).limit(AT_ONCE)).all():
                 sums.add(row[1:] for row in rows)
                 upto = rows[-1].id

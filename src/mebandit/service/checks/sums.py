@@ -159,5 +159,7 @@ class Sums:
 
 
 def vectors(texts: Iterable[str]) -> Floats:
-    """Lists of numbers, stored as JSON, as one array."""
-    return np.array(json.loads("[" + ",".join(texts) + "]"), dtype=np.float64)
+    """Lists of numbers, stored as JSON, as one array; a text that comes again is read once."""
+    told = list(texts)
+    places = {text: i for i, text in enumerate(dict.fromkeys(told))}
+    return np.array(json.loads("[" + ",".join(places) + "]"), dtype=np.float64)[[places[text] for text in told]]

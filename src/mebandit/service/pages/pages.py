@@ -58,7 +58,8 @@ def every(request: Request, session: Signed) -> Response:
     service = service_of(request)
     service.refresh()
     with service.database.read() as connection:
-        watched, opened = watching.all_watched(connection), views.open_incidents(connection)
+        watched = watching.all_watched(connection)
+        opened = {name: len(watching.open_of_checks(connection, name)) for name in service.known()}
     rows = [
         {"name": name, "status": live.status, "standing": views.standing(watched.get(name)), "open": opened.get(name, 0)}
         for name, live in sorted(service.known().items())

@@ -83,11 +83,6 @@ def standing(row: Mapping[str, Any] | None) -> Standing:
     return Standing(worst, row["at"], results, sums.get("modes", {}), sums.get("days", {}))
 
 
-def open_incidents(connection: Connection) -> dict[str, int]:
-    """How many incidents are open, by experiment."""
-    return {x: len(watching.open_of_checks(connection, x)) for x in connection.execute(select(incident.c.experiment).distinct()).scalars()}
-
-
 # ---- incidents and audit ----
 
 

@@ -196,6 +196,7 @@ Index("truth_of", truth.c.experiment, truth.c.decision)
 
 incident = Table("incident", metadata, row_number(), text("experiment"), text("kind"), text("subject", null=True), text("at"), text("said"))
 Index("incident_of", incident.c.experiment, incident.c.id)
+BY_KIND = Index("incident_of_kind", incident.c.experiment, incident.c.kind, incident.c.id)
 
 incident_event = Table(
     "incident_event",
@@ -316,7 +317,8 @@ def create(connection: Connection) -> None:
 def add_watching(connection: Connection) -> None:
     """Schema 2: results of checks, what became of incidents, webhooks, and decisions by unit. A new store has them already."""
     metadata.create_all(connection, [incident_event, watch, check_result, effect, pulse, webhook, notice, setting])
-    BY_UNIT.create(connection, checkfirst=True)
+    for index in (BY_UNIT, BY_KIND):
+        index.create(connection, checkfirst=True)
     connection.execute(insert(setting).values(name=SESSION_SECRET, value=token_hex(32)))
     connection.execute(insert(lease).values(experiment=WATCH, holder="", token=0, until=0.0))
 
