@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -13,11 +13,15 @@ from mebandit.checks import InvalidInput
 from mebandit.cli.options import covariance, log_arguments, log_options, stored_log, whole
 from mebandit.cli.terminal import commands, print_table
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # takes no type in older versions
 FILES = ("plan.png", "plan.json", "plan.html")
 """what is written to a folder"""
 
 
-class Numbers(click.ParamType[Any]):
+class Numbers(ParamType):
     """A number; several with commas; rows of a matrix separated by semicolons."""
 
     name = "numbers"

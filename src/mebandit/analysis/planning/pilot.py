@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.effects import AVERAGE, INTERCEPT
+from mebandit.analysis.effects import AVERAGE, INTERCEPT, LARGEST_RATIO
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.analysis.planning.duration import Duration
@@ -134,21 +134,20 @@ def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Du
     whole = np.kron(side, weights)
     value, total = float(whole @ pilot.coefficients.ravel()), float(whole @ pilot.covariance @ whole)
     fixed = max(0.0, float(whole @ pilot.of_error_model @ whole))  # rounding may leave a zero below zero
+    df = float(pilot.units or pilot.rounds)
     if name == AVERAGE:
         slopes = side @ pilot.coefficients[:, -pilot.mean.size :]
+        df *= (1 + min(float(slopes @ pilot.mean_cov @ slopes) / total, LARGEST_RATIO)) ** 2 if total > 0 else 1.0  # as in `average_effect`
         total += float(slopes @ pilot.mean_cov @ slopes)
     place = pilot.features.index(name) if name in pilot.features else 0
     goal = replace(goal, feature=name, coefficient=place, labels=pilot.actions)
     goal = replace(goal, effect=value) if np.isnan(goal.effect) else goal
-    per_participant = pilot.rounds / pilot.units if pilot.units else 1.0
-    accuracy = Accuracy(
-        variance=grown * pilot.rounds * (total - fixed), fixed=fixed, rounds_per_df=grown * per_participant,
-        pilot_df=max((pilot.units or pilot.rounds) - 1.0, 1.0),
-    )  # fmt: skip
+    variance, rounds_per_df = grown * pilot.rounds * (total - fixed), grown * pilot.rounds / df
     if duration is not None and pilot.units:
-        longer = duration.rounds / per_participant
+        longer = duration.rounds * pilot.units / pilot.rounds
         # Where a participant gives more rounds than in the pilot, participants count, not rounds: the safe side of what is not known.
-        accuracy = replace(accuracy, variance=accuracy.variance * max(1.0, longer), rounds_per_df=grown * duration.rounds)
+        variance, rounds_per_df = variance * max(1.0, longer), rounds_per_df * longer
+    accuracy = Accuracy(variance=variance, fixed=fixed, rounds_per_df=rounds_per_df, pilot_df=max(df - 1.0, 1.0))
     n = goal.rounds(accuracy)
     if n == 0:
         rule = "be small enough for the goal, since more rounds do not reduce it"

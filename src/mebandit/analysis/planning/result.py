@@ -106,8 +106,8 @@ class Plan:
 
     @property
     def _doubt(self) -> str:
-        """What the uncertainty of a clustered standard error, 1/√(2 (G - 1)) of it for G participants, does to the plan."""
-        off = 1 / np.sqrt(2 * (self.pilot_units - 1))
+        """What the uncertainty of a clustered standard error, 1/√(2 m) of it for m degrees of freedom, does to the plan."""
+        off = 1 / np.sqrt(2 * self.accuracy.pilot_df)
         words = f"The pilot's standard error, from {self.pilot_units:,} participants, is itself uncertain by about {100 * off:.0f} %"
         if not self.goal.tests:
             return f"{words}, and so is the half-width."
