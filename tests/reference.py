@@ -380,7 +380,7 @@ class SlowMebDr:
             if information >= 0:
                 self.drift = float(np.clip((kept @ (departed * e) + 0.75 * weight) / (information + weight), -1, 1))
         for a in range(self.k):
-            if self.stale[a] > 0 and self.stale[a] >= 0.01 * sum(taken == a for *_, taken, _, _ in self.rounds):
+            if self.stale[a] > 0 and self.stale[a] >= 0.0025 * sum(taken == a for *_, taken, _, _ in self.rounds):
                 self.regress(a)
                 self.stale[a] = 0
         if self.stale_dr >= 0.01 * n:

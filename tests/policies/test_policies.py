@@ -376,6 +376,29 @@ def test_the_fit_of_an_arm_that_is_not_offered_keeps_in_step_with_its_sums() -> 
     np.testing.assert_allclose(again.fit[3:6, :2], state.fit[3:6, :2], rtol=0.1)
 
 
+def test_the_sums_of_the_reported_fit_are_those_of_the_rounds_in_which_an_arm_was_allowed() -> None:
+    """Also where some rounds count alike for all arms, and others for those alone that were allowed: against sums written out."""
+    rng = np.random.default_rng(5)
+    policy, state, rounds = mb.meb_dr(3, 2), mb.meb_dr(3, 2).init(), []
+    for t in range(1, 8):  # before contexts are calibrated: z = (1, x̃)
+        allowed = np.array([True, True, True]) if t % 2 else np.array([True, t % 4 > 0, t % 4 == 0])
+        pi = allowed / allowed.sum()
+        round = Round(Observation(rng.normal(size=2), (1 + t) * np.eye(2), allowed, t), int(rng.choice(3, p=pi)), pi, float(rng.normal()))
+        state = policy.update(state, round)
+        rounds.append(round)
+    found, slopes = policy.moments(state), state.fit[:3, :3]
+    for a in range(3):
+        gram, errors, cross = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros(2)
+        for observation, action, pi, reward in rounds:
+            if observation.allowed[a]:
+                x, f = observation.predicted, float(slopes[a] @ np.append(1, observation.predicted))
+                gram, errors = gram + np.outer(x, x), errors + observation.error_cov
+                cross += x * (f + (action == a) / pi[a] * (reward - f))
+        np.testing.assert_allclose(found.gram[a], gram, rtol=1e-12)
+        np.testing.assert_allclose(found.played_error[a], errors, rtol=1e-12)
+        np.testing.assert_allclose(found.cross[a], cross, rtol=1e-9, atol=1e-12)
+
+
 def test_an_arm_that_was_never_played_is_worth_the_mean_reward() -> None:
     """Its slopes are 0, and its intercept is drawn to the mean of all rewards at the mean of the contexts."""
     rng = np.random.default_rng(6)

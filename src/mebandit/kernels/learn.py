@@ -54,7 +54,8 @@ from .rounds import Room, Solving
 from .solve import solve_arm, solve_once
 from .sums import discount, learn_pseudo, learn_sums, write_robust, write_target
 
-FEW = 0.01  # of the rounds behind a fit: so many more move it little
+FEW = 0.0025  # of the rounds behind a regression: so many more move it little
+FEW_ROBUST = 0.01  # of those behind a doubly robust fit, which seldom decides, and is solved for anew where it is reported
 
 
 @spliced
@@ -181,19 +182,19 @@ def refit_either(a, recipe, memory, correcting, p, room):
     n_actions, sums, fit = recipe.spec[N_ACTIONS], memory.sums, memory.fit
     rounds = sums[a * row_width(p) + COUNT]
     if a < n_actions:
-        if is_due(fit[stale_at(a, p)], rounds):
+        if is_due(fit[stale_at(a, p)], FEW * rounds):
             solve_calibrated(recipe.dims, a, sums, fit, p, n_actions, room.work)
-    elif is_due(fit[stale_at(a, p)], rounds + sums[alike_row(n_actions) * row_width(p) + COUNT]):
+    elif is_due(fit[stale_at(a, p)], FEW_ROBUST * (rounds + sums[alike_row(n_actions) * row_width(p) + COUNT])):
         found = solve_robust(a - n_actions, recipe, memory, p, room)
         copy(found, part(fit, a * fit_width(p), p - 1), p - 1)
         copy(part(found, report_at(p - 1), REPORT_COLUMNS), part(fit, a * fit_width(p) + report_at(p), REPORT_COLUMNS), REPORT_COLUMNS)
 
 
 @inlined
-def is_due(stale, rounds):
-    """Whether so many further rounds can move a fit of so many, counted after they have faded. Of the two fits of `PSEUDO`; all others are
-    solved for in every round."""
-    return stale > 0.0 and stale >= FEW * rounds
+def is_due(stale, few):
+    """Whether more than a few rounds have come since a fit was solved for. Of the two fits of `PSEUDO`; all others are solved for in every
+    round."""
+    return stale > 0.0 and stale >= few
 
 
 @spliced

@@ -114,7 +114,9 @@ def meb_dr(
         n_actions: K, the number of actions.
         dim: d, the number of features of a prediction.
         width: of the bonus for actions of which little is known, in standard errors of their mean reward, at least 0.
-        floor, warmup, refit, discount, name: see the head of `mebandit.policies.recipes`. The floor must be above 0.
+        floor, warmup, discount, name: see the head of `mebandit.policies.recipes`. The floor must be above 0.
+        refit: as there, for the fits that decide, which are then solved for if they have 0.25 % more rounds. The reported θ is always that
+            of all rounds so far.
         ridge: as there, for the reported θ alone.
         intercept: whether the reported model has an intercept, for an x without a constant feature. Decisions always allow for one.
         guard: when a stabilised (Fuller-type) estimate replaces the doubly robust formula: "auto", "always" or "never", see `meb`.
