@@ -69,7 +69,9 @@ def scoring_of(
     first, raw = d + 1 - theta.shape[2], from_centred(mean)
     near = (to_calibrated[:-1, :-1] if to_calibrated.size else np.eye(d + 1)) @ raw
     regressors = [(near if method == "rc" else raw)[first:] for method in fits]
-    fitted = np.stack([theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))])
+    fitted = np.stack(
+        [theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))]
+    )
     error = np.zeros((len(fits), len(theta[0]), d)) if error_cov is None else theta[:, :, 1 - first :] @ error_cov
     return Scoring(
         weighting=np.array([RECIPES[method][0] for method in fits]),

@@ -94,7 +94,9 @@ class Solution:
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.predicted, rounds.errors)
         sums = scores.groups if cluster is None else scores.totals
-        kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds)
+        k, p = scoring.theta.shape[1:]
+        tile = kernels.new_tile(k, len(rounds.predicted), p, cluster is None and scores.run > 1)
+        kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds, tile)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """The estimates of every method with their sandwich covariances, from the scores of all rounds."""
