@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from mebandit import kernels
 from mebandit.estimation.centred import from_centred, linear
 from mebandit.estimation.leverage import Leverage, leverage_of
 from mebandit.estimation.methods import RECIPES
@@ -86,6 +87,30 @@ def scoring_of(
         center=mean,
         jacobian=jacobian,
         leverage=leverage_of(fits, products, regressors, error, sandwich),
+    )
+
+
+def new_tile(n_actions: int, d: int, p: int, *, alike: bool) -> kernels.Tile:
+    """The working memory of `kernels.add_scores`.
+
+    Args:
+        n_actions: K.
+        d: The number of features.
+        p: The number of coefficients of an action.
+        alike: Whether all rounds of a tile have the same place in the sums.
+    """
+    fives, n = -(-d // kernels.FIVE) * kernels.FIVE, kernels.TILE
+    return kernels.Tile(
+        begin=np.zeros(n_actions + 1, dtype=np.int64),
+        order=np.empty(n, dtype=np.uint32),
+        place=np.empty(1 if alike else n, dtype=np.int64),
+        x=np.zeros((fives, n)),
+        near=np.zeros((fives, n)),
+        offered=np.empty((n_actions, n)),
+        error=np.empty((d, n)),
+        psi=np.empty((n_actions * p, n)),
+        product=np.empty(d),
+        rows=np.ones((9, n)),
     )
 
 

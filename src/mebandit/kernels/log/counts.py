@@ -144,7 +144,7 @@ def add_powers(powers, i, x, mean):
 
 
 @jit
-def count_close(close, theta, varying, log):
+def count_close(close, theta, log):
     """Rounds with a choice, and those where the two best actions are within 1 and 1.96 standard deviations of the error between them."""
     n_actions, error, allowed = theta.shape[0], log.errors, log.allowed
     intercept, work = theta.shape[1] - log.predicted.shape[0], np.empty((theta.shape[0], CHUNK))
@@ -153,30 +153,31 @@ def count_close(close, theta, varying, log):
         for b in range(n_actions):
             fill(work[b, :m], theta[b, 0] if intercept else 0.0)
             add_linear(work[b, :m], theta[b, intercept:], log.predicted, start)
-        if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
-            count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
-        else:
-            for t in range(start, start + m):
-                top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
-                if next_best >= 0:
-                    sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
-                    gap = work[top, t - start] - work[next_best, t - start]
-                    close[0] += 1.0
-                    close[1] += gap < sd
-                    close[2] += gap < 1.959964 * sd
+        for t in range(start, start + m):
+            top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
+            if next_best >= 0:
+                sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
+                gap = work[top, t - start] - work[next_best, t - start]
+                close[0] += 1.0
+                close[1] += gap < sd
+                close[2] += gap < 1.959964 * sd
 
 
 @jit
-def count_close_pairs(close, first, second, sd):
-    """`count_close` of two actions that are always allowed: a loop that the compiler can turn into vector instructions."""
-    within, inside = 0, 0
-    for k in range(first.size):
-        gap = abs(first[k] - second[k])
-        within += gap < sd
-        inside += gap < 1.959964 * sd
-    close[0] += first.size
-    close[1] += within
-    close[2] += inside
+def count_close_pairs(close, theta, log):
+    """`count_close` of two actions that are always allowed, with one error covariance: only how far they differ is computed."""
+    intercept, room = theta.shape[1] - log.predicted.shape[0], np.empty(CHUNK)
+    sd, difference = gap_sd(theta, 0, 1, intercept, log.errors, 0), theta[0] - theta[1]
+    for start in range(0, log.predicted.shape[1], CHUNK):
+        gap, within, inside = room[: min(CHUNK, log.predicted.shape[1] - start)], 0, 0
+        fill(gap, difference[0] if intercept else 0.0)
+        add_linear(gap, difference[intercept:], log.predicted, start)
+        for k in range(gap.size):
+            within += abs(gap[k]) < sd
+            inside += abs(gap[k]) < 1.959964 * sd
+        close[0] += gap.size
+        close[1] += within
+        close[2] += inside
 
 
 @spliced

@@ -13,7 +13,7 @@ from ..compile import item, part, spliced, uncounted
 from ..layout import INVERSE, PSEUDO, entry
 from .calibration import times_packed
 from .crossproducts import sort_by_action, take
-from .linear import FIVE, add, add_outer, add_product, add_quadratic, fill, multiply, stretch, total, write_linear, write_quadratic
+from .linear import add, add_outer, add_product, add_quadratic, fill, multiply, stretch, total, write_linear, write_quadratic
 
 LARGEST_LEVERAGE = 0.98  # a round or cluster that decides a coefficient alone would otherwise get an infinite score
 TILE = 504  # rounds that are worked on at a time: what is computed of them stays in the processor's cache
@@ -23,7 +23,8 @@ ONES, REWARDS, INVERSE_PROPENSITY, WEIGHT, RESIDUAL, OWN, ALONG, LIFT, ROW = ran
 
 
 class Tile(NamedTuple):
-    """Rounds that are worked on, sorted by action, and room for what is computed of them; a column for each round."""
+    """Rounds that are worked on, sorted by action, and room for what is computed of them; a column for each round. See
+    `estimation.scores.new_tile`."""
 
     begin: np.ndarray
     """where each action begins, (K + 1,)"""
@@ -45,17 +46,6 @@ class Tile(NamedTuple):
     """Σe theta of one round, (d,)"""
     rows: np.ndarray
     """1; r; u, one by the propensity of the action taken; its pi^nd u; e; v'M^-1 v; v'M^-1 s Σe theta; lift; a spare one, (9, T)"""
-
-
-def new_tile(n_actions, d, p, alike):
-    """Room for a tile, whose rounds are `alike` in their place. Its rows have a length that no power of two divides, else a cache keeps all
-    of them in the same few places."""
-    fives, order = -(-d // FIVE) * FIVE, np.empty(TILE, dtype=np.uint32)
-    begin, place = np.zeros(n_actions + 1, dtype=np.int64), np.empty(1 if alike else TILE, dtype=np.int64)
-    shapes = (n_actions, TILE), (d, TILE), (n_actions * p, TILE)
-    return Tile(
-        begin, order, place, np.zeros((fives, TILE)), np.zeros((fives, TILE)), *map(np.empty, shapes), np.empty(d), np.ones((9, TILE))
-    )
 
 
 @uncounted
