@@ -27,6 +27,8 @@ class Scoring(NamedTuple):
     """(methods, K, p)"""
     fitted: Floats
     """v'θ, less the outcome regression z'β of "dr", (methods, K, ...)"""
+    varying: bool
+    """whether Σe differs between rounds"""
     error: Floats
     """Σe θ without an intercept, zero where it differs between rounds, (methods, K, d)"""
     kappa: Floats
@@ -78,6 +80,7 @@ def scoring_of(
         weighting=np.array([RECIPES[method][0] for method in fits]),
         theta=theta,
         fitted=linear(fitted),
+        varying=error_cov is None,
         error=error,
         kappa=np.stack([fit.kappa for fit in fits.values()]),
         plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),

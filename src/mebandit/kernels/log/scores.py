@@ -70,7 +70,7 @@ def add_scores(meat, sums, places, first, run, scoring, seen, log, tile):
             for b in range(n_actions):
                 score_action(b, g, whole, start, m, scoring, tile, log)
             if with_jacobian:
-                add_calibration(start, m, scoring.jacobian, tile, log)
+                add_calibration(start, m, scoring, tile, log)
             for b in range(1 if whole else n_actions):
                 lo, hi = (0, m) if whole else (tile.begin[b], tile.begin[b + 1])
                 top, size = (0, n_actions * p) if whole else (b * p, p)
@@ -110,7 +110,7 @@ def gather(tile, start, m, scoring, seen, log):
     for i in range(log.predicted.shape[0]):
         take(item(tile.x, i), stretch(log.predicted, i, start, start + m), order)
         add(stretch(tile.x, i, 0, m), ones, -scoring.center[i])
-    for i in range(min(seen.shape[1], seen.shape[0])):
+    for i in range(seen.shape[0] if seen.shape[1] > 0 else 0):
         take(item(tile.near, i), stretch(seen, i, start, start + m), order)
         add(stretch(tile.near, i, 0, m), ones, -scoring.center[i])
     for i in range(scoring.to_calibrated.shape[0]):
@@ -133,7 +133,7 @@ def gather(tile, start, m, scoring, seen, log):
 @spliced
 def score_action(b, g, whole, start, m, scoring, tile, log):
     """psi of method g for action b: for the `whole` tile, or for the rounds of that action."""
-    weighting, plain, leverage, varying = scoring.weighting[g], scoring.plain[g, b], scoring.leverage, log.errors.shape[0] > 1
+    weighting, plain, leverage, varying = scoring.weighting[g], scoring.plain[g, b], scoring.leverage, scoring.varying
     first, end, rows = tile.begin[b], tile.begin[b + 1], tile.rows
     lo, hi = (0, m) if weighting == PSEUDO else (first, end)
     x = tile.near if scoring.calibrated[g] and scoring.to_calibrated.shape[0] == 0 else tile.x
@@ -267,10 +267,11 @@ def write_score(out, e, x, center, taken, error):
 
 
 @spliced
-def add_calibration(start, m, jacobian, tile, log):
+def add_calibration(start, m, scoring, tile, log):
     """What the uncertainty of the calibration adds to psi: the nuisance Jacobian times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
+    jacobian = scoring.jacobian
     for i in range(tile.psi.shape[0]):
         add_quadratic(stretch(tile.psi, i, 0, m), item(jacobian.table, i), tile.x, 0)
-        for k in range(m if log.errors.shape[0] > 1 else 0):
+        for k in range(m if scoring.varying else 0):
             for j in range(jacobian.by_error.shape[1]):
                 tile.psi[i, k] -= jacobian.by_error[i, j] * log.errors[start + tile.order[k], j]
