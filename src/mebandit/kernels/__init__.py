@@ -13,7 +13,7 @@ from .context import learn_context
 from .curve import departure, inverse_mills, refit_curve, refit_share
 from .decide import best_of_normals, clip_to_floor, draw
 from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
-from .live import learn_one, live_program, propose_one, refit_now
+from .live import learn_one, live_program, propose_one, refit_now, theta_now
 from .log.calibration import SINGULAR_SPREAD, add_jacobian, calibrate_rounds
 from .log.clusters import add_unit_products
 from .log.counts import add_chance, add_predictions, count_close, count_close_pairs, count_forecasts, count_propensities
@@ -22,7 +22,7 @@ from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
 from .log.linear import FIVE, affine
 from .log.scores import LARGEST_LEVERAGE, TILE, Tile, add_scores
-from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature, shown_fit
+from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .rounds import Memory, Outcome, Room, Solving
 from .solve import solve_aside, solve_once
@@ -116,11 +116,11 @@ __all__ = [
     "regrets_of",
     "reward_of",
     "shown_feature",
-    "shown_fit",
     "solve_aside",
     "solve_factored",
     "solve_once",
     "standardized",
+    "theta_now",
     "uniform_pair",
     "write_uniforms",
 ]

@@ -15,8 +15,8 @@ import errno
 import json
 import os
 import stat
-import weakref
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 from zlib import crc32
@@ -38,6 +38,8 @@ except ImportError:  # a system that cannot tell whether a file has a second wri
 FORMAT, VERSION = "mebandit-journal", 2
 UNCHECKED = 1
 """the version whose lines have no checksums"""
+DECISION = b'{"decision":'
+"""how the line of a decision begins"""
 SEAL = b',"crc":"'
 SEAL_SIZE = len(SEAL) + len('9a3f07c2"}\n')
 LONGEST = 1 << 28
@@ -86,22 +88,29 @@ class Journal:
         self._written_cov: tuple[object, str] = None, ""
         """the last error covariance, and the same as JSON"""
         try:
-            self._handle = os.open(path, flags | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            self._file = FileIO(os.open(path, flags | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666), "r+")
         except OSError as error:
             rule = "be a file that can be written" if flags else "be a readable file, and one that can be written"
             raise LogError(f"journal must {rule}; got {path} ({error.strerror}).") from error
-        self._close = weakref.finalize(self, os.close, self._handle)
-        """also called when the journal is no longer used"""
+        self._handle = self._file.fileno()
         found = os.fstat(self._handle)
         self._place, self._identity = os.path.abspath(path), (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise LogError(f"journal must be a plain file; got {path}, which is another kind.")
 
+    def __del__(self) -> None:
+        """Close a journal that is no longer used. Where this is interrupted, `FileIO` does it; a finalizer of `weakref` would be lost."""
+        if hasattr(self, "_file"):  # not where opening it failed
+            self._file.close()
+
     def close(self) -> None:
-        """Close the file. A call that waited for its turn meanwhile may still come, and must not reach another file of the same number."""
+        """Close the file. A call that waited for its turn meanwhile may still come, and must not reach another file of the same number.
+
+        This may be interrupted and called again: `FileIO.close` either has not begun or is done, whenever a signal handler raises.
+        """
         self._handle = -1
-        self._close()
+        self._file.close()
 
     @classmethod
     def create(cls, path: str | Path, header: dict[str, Any], *, durable: bool = False) -> "Journal":
@@ -155,11 +164,16 @@ class Journal:
         finally:
             os.close(folder)
 
-    def lines(self) -> Iterator[Line]:
-        """The lines of the file, each checked."""
-        with open(os.dup(self._handle), "rb") as file:
-            file.seek(0)
-            yield from watched_lines(file, self.path)
+    def lines(self, after: Line | None = None) -> Iterator[Line]:
+        """The lines of the file after one of them, each checked; None: all."""
+        with self.reading() as file:
+            yield from watched_lines(file, self.path, after)
+
+    def reading(self) -> BinaryIO:
+        """The file, at its beginning. A second handle, if an interrupt lost it, would keep the file locked."""
+        file = open(self._handle, "rb", closefd=False)  # noqa: SIM115  whoever reads it closes it
+        file.seek(0)
+        return file
 
     def write(self, text: str) -> None:
         """Add an event, given as JSON. Where this fails, part of it may be in the file until `go_back` takes it back."""
@@ -225,10 +239,11 @@ class Journal:
         self.mark = mark
 
 
-def read_lines(file: BinaryIO, name: object) -> Iterator[Line]:
-    """The lines of a journal from its beginning, each held against its checksum; a last line without its end is passed over, since the
-    call that was writing it never returned."""
-    number, mark, version = 0, START, VERSION
+def read_lines(file: BinaryIO, name: object, after: Line | None = None) -> Iterator[Line]:
+    """The lines of a journal from its beginning, or after a line with a checksum, each held against its checksum; a last line without its
+    end is passed over, since the call that was writing it never returned."""
+    number, mark, version = (0, START, VERSION) if after is None else (after.number, after.mark, VERSION)
+    file.seek(mark.end)
     while text := file.readline(LONGEST):
         number += 1
         if not text.endswith(b"\n"):
@@ -253,11 +268,11 @@ def read_lines(file: BinaryIO, name: object) -> Iterator[Line]:
         raise LogError(f"{name} must begin with a journal's first line; got an empty file.")
 
 
-def watched_lines(file: BinaryIO, name: object) -> Iterator[Line]:
+def watched_lines(file: BinaryIO, name: object, after: Line | None = None) -> Iterator[Line]:
     """`read_lines` with a progress bar."""
     with progress_bar(os.fstat(file.fileno()).st_size // PIECE, "MiB of the journal", None) as done:
         passed = 0
-        for line in read_lines(file, name):
+        for line in read_lines(file, name, after):
             yield line
             for _ in range(passed, line.mark.end // PIECE):
                 done()
