@@ -313,9 +313,9 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0, in_all=len(counted.contexts.places), rounds=counted.rows)
         solution.add_scores(scores, rounds, block.unit if clustered else None, first=block.start)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
-        reading = self.reading.source.coding.probability_of
-        tally = tally_of(block, rounds, k, counted.rows, mean, self.floor, varying=error.varying, reading=reading)
-        kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
+        tally = tally_of(block, rounds, k, counted.rows, mean, self.floor, varying=error.varying, ends=counted.ends)
+        alike = k == 2 and len(rounds.allowed) == 1 and rounds.allowed.all() and not error.varying
+        (kernels.count_close_pairs if alike else kernels.count_close)(tally.close, _preferred(solution), rounds)
         return Scored(scores.meat, scores.groups, by_unit(block, scores.by_cluster), tally)
 
 

@@ -30,4 +30,4 @@ def quadratic(matrices: Floats) -> Floats:
 
 def _missing(coefficients: Floats) -> int:
     """How many features make the last five."""
-    return (1 - coefficients.shape[-1]) % kernels.FIVE
+    return int(1 - coefficients.shape[-1]) % kernels.FIVE

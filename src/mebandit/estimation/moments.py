@@ -240,8 +240,13 @@ class Crossproducts(NamedTuple):
 def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
     """The crossproducts of rounds of a log; `varying` tells whether Σe differs between rounds."""
     found = no_rounds(n_actions, len(rounds.predicted))
-    kernels.add_products(found.products, found.squares, found.errors, varying, rounds)
-    if len(rounds.allowed) == len(rounds.stabilizer) == 1:
+    d, n = len(rounds.predicted), kernels.CHUNK
+    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(n, dtype=np.uint32)
+    kernels.add_products(found.products, found.squares, rounds, kernels.Sorted(begin, order, np.ones((d + 2, n)), np.empty((2, n))))
+    alike = len(rounds.allowed) == len(rounds.stabilizer) == 1
+    if varying or not alike:
+        kernels.add_offered(found.products, found.squares, found.errors, varying, rounds)
+    if alike:
         c = rounds.stabilizer[0] * rounds.allowed[0]
         found.products[3] = c[:, None] * found.products[0].sum(axis=0)
         found.squares[1] = c**2 * found.rounds.sum()

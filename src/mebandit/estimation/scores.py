@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from mebandit import kernels
 from mebandit.estimation.centred import from_centred, linear
 from mebandit.estimation.leverage import Leverage, leverage_of
 from mebandit.estimation.methods import RECIPES
@@ -26,6 +27,8 @@ class Scoring(NamedTuple):
     """(methods, K, p)"""
     fitted: Floats
     """v'θ, less the outcome regression z'β of "dr", (methods, K, ...)"""
+    varying: bool
+    """whether Σe differs between rounds"""
     error: Floats
     """Σe θ without an intercept, zero where it differs between rounds, (methods, K, d)"""
     kappa: Floats
@@ -69,12 +72,15 @@ def scoring_of(
     first, raw = d + 1 - theta.shape[2], from_centred(mean)
     near = (to_calibrated[:-1, :-1] if to_calibrated.size else np.eye(d + 1)) @ raw
     regressors = [(near if method == "rc" else raw)[first:] for method in fits]
-    fitted = np.stack([theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))])
+    fitted = np.stack(
+        [theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))]
+    )
     error = np.zeros((len(fits), len(theta[0]), d)) if error_cov is None else theta[:, :, 1 - first :] @ error_cov
     return Scoring(
         weighting=np.array([RECIPES[method][0] for method in fits]),
         theta=theta,
         fitted=linear(fitted),
+        varying=error_cov is None,
         error=error,
         kappa=np.stack([fit.kappa for fit in fits.values()]),
         plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),
@@ -84,6 +90,30 @@ def scoring_of(
         center=mean,
         jacobian=jacobian,
         leverage=leverage_of(fits, products, regressors, error, sandwich),
+    )
+
+
+def new_tile(n_actions: int, d: int, p: int, *, alike: bool) -> kernels.Tile:
+    """The working memory of `kernels.add_scores`.
+
+    Args:
+        n_actions: K.
+        d: The number of features.
+        p: The number of coefficients of an action.
+        alike: Whether all rounds of a tile have the same place in the sums.
+    """
+    fives, n = -(-d // kernels.FIVE) * kernels.FIVE, kernels.TILE
+    return kernels.Tile(
+        begin=np.zeros(n_actions + 1, dtype=np.int64),
+        order=np.empty(n, dtype=np.uint32),
+        place=np.empty(1 if alike else n, dtype=np.int64),
+        x=np.zeros((fives, n)),
+        near=np.zeros((fives, n)),
+        offered=np.empty((n_actions, n)),
+        error=np.empty((d, n)),
+        psi=np.empty((n_actions * p, n)),
+        product=np.empty(d),
+        rows=np.ones((9, n)),
     )
 
 

@@ -15,7 +15,7 @@ from mebandit.estimation.moments import Crossproducts, Moments, Rounds
 from mebandit.estimation.nuisance import NO_JACOBIAN, JacobianSums, jacobian_for_one_cov, jacobian_of, jacobian_sums
 from mebandit.estimation.precision import check_digits
 from mebandit.estimation.result import Estimate, assembled
-from mebandit.estimation.scores import Scores, Scoring, influence, sandwich, scoring_of
+from mebandit.estimation.scores import Scores, Scoring, influence, new_tile, sandwich, scoring_of
 from mebandit.estimation.solving import Fit, solve, unidentified
 from mebandit.estimation.student import GROUPS
 from mebandit.kernels import layout
@@ -94,7 +94,9 @@ class Solution:
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.predicted, rounds.errors)
         sums = scores.groups if cluster is None else scores.totals
-        kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds)
+        k, p = scoring.theta.shape[1:]
+        tile = new_tile(k, len(rounds.predicted), p, alike=cluster is None and scores.run > 1)
+        kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds, tile)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """The estimates of every method with their sandwich covariances, from the scores of all rounds."""

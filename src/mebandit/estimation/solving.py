@@ -67,7 +67,9 @@ def solve(
     solving = kernels.Solving(float(ridge), correction, GUARDS[guard], False)
     fit[:, :p], sums = moments.cross, np.array(moments.sums, order="C").ravel()
     for arm in range(k):
-        kernels.solve_once(arm, solving, sums, fit.ravel(), p, k, room)
+        found = kernels.solve_once(arm, solving, sums, fit.ravel(), p, k, room)
+        if found != layout.SOLVED:
+            kernels.solve_aside(found, arm, solving, sums, fit.ravel(), p, k, room.aside)
     report = fit[:, report_at + layout.REPORT].astype(np.int64)
     kappa = fit[:, report_at + layout.KAPPA].copy()
     subtracted = moments.played_error * kappa[:, None, None]

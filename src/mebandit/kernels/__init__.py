@@ -16,16 +16,16 @@ from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, sol
 from .live import learn_one, live_program, propose_one, refit_now, theta_now
 from .log.calibration import SINGULAR_SPREAD, add_jacobian, calibrate_rounds
 from .log.clusters import add_unit_products
-from .log.counts import add_chance, add_predictions, count_close, count_probabilities
-from .log.crossproducts import add_products
+from .log.counts import add_chance, add_predictions, count_close, count_close_pairs, count_forecasts, count_propensities
+from .log.crossproducts import CHUNK, Sorted, add_offered, add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
 from .log.linear import FIVE, affine
-from .log.scores import LARGEST_LEVERAGE, TILE, add_scores
+from .log.scores import LARGEST_LEVERAGE, TILE, Tile, add_scores
 from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .rounds import Memory, Outcome, Room, Solving
-from .solve import solve_once
+from .solve import solve_aside, solve_once
 from .world import (
     EXPONENTIAL,
     LOGNORMAL,
@@ -47,6 +47,7 @@ __all__ = [
     "AUXILIARY",
     "CARRIED",
     "CENTRAL",
+    "CHUNK",
     "CLIPPED",
     "EXPONENTIAL",
     "FIVE",
@@ -69,8 +70,11 @@ __all__ = [
     "Records",
     "Room",
     "Solving",
+    "Sorted",
+    "Tile",
     "add_chance",
     "add_jacobian",
+    "add_offered",
     "add_predictions",
     "add_products",
     "add_scores",
@@ -81,7 +85,9 @@ __all__ = [
     "calibrate_rounds",
     "clip_to_floor",
     "count_close",
-    "count_probabilities",
+    "count_close_pairs",
+    "count_forecasts",
+    "count_propensities",
     "departure",
     "draw",
     "factor_once",
@@ -110,6 +116,7 @@ __all__ = [
     "regrets_of",
     "reward_of",
     "shown_feature",
+    "solve_aside",
     "solve_factored",
     "solve_once",
     "standardized",

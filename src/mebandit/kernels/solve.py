@@ -90,8 +90,13 @@ def solve_arm(dims, arm, solving, sums, fit, p, n_actions, room):
 
 @jit
 def solve_once(arm, solving, sums, fit, p, n_actions, room):
-    """`solve_arm` for a log."""
-    solve_arm((), arm, solving, sums, fit, p, n_actions, room)
+    """`solve_arm` for a log, but for what is seldom needed, and compiled only then: `solve_aside` must follow where it is not `SOLVED`."""
+    report, at = UNSOLVED, arm * fit_width(p) + report_at(p)
+    if solving.correction == NO_CORRECTION or solving.guard == GUARD_AUTO:
+        report = solve_plainly((), arm, solving, sums, fit, p, n_actions, room)
+    fit[at + REPORT], fit[at + STALE] = report, 0.0
+    fit[at + KAPPA] = 0.0 if solving.correction == NO_CORRECTION else 1.0
+    return report
 
 
 @inlined

@@ -15,7 +15,7 @@ from mebandit.estimation.moments import Crossproducts, Rounds, crossproducts
 from mebandit.logs.fault import Fault
 from mebandit.logs.left_out import LeftOut
 from mebandit.logs.log import Log
-from mebandit.logs.source import Block, Source
+from mebandit.logs.source import Block, Source, wider
 from mebandit.runtime.escaping import in_cell
 from mebandit.runtime.files import begins_with, check_output, write_whole
 from mebandit.runtime.progress import Show
@@ -31,10 +31,12 @@ class Counted(NamedTuple):
     left_out: LeftOut
     contexts: "ByUnit"
     """Σ (1, x̃) by unit, (units, d + 1); no units: nothing"""
+    ends: Floats
+    """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
 
     def merge(self, other: "Counted") -> "Counted":
         sums, left_out, contexts = self.sums.merge(other.sums), self.left_out.merge(other.left_out), self.contexts.merge(other.contexts)
-        return Counted(sums, self.faults + other.faults, left_out, contexts)
+        return Counted(sums, self.faults + other.faults, left_out, contexts, wider(self.ends, other.ends))
 
     def spread_of_mean(self, error: Correction) -> Floats:
         """The covariance of the mean prediction, unbiased, with rounds of a unit taken together, (d, d).
@@ -75,7 +77,9 @@ class Reading:
             checks.refuse("set_aside", "be given only together with `on_bad='set-aside'`", f"{set_aside} with `on_bad='refuse'`", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
+        self.source.checked = False
         counted = self.source.through(self._counted, Counted.merge, "reading")
+        self.source.checked = not counted.faults and not counted.left_out.rows
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
@@ -106,7 +110,7 @@ class Reading:
         if block.units:
             for i, row in enumerate((None, *x)):
                 totals[:, i] = np.bincount(block.unit, row, len(block.units))
-        return Counted(self.products(block), block.faults, block.left_out, by_unit(block, totals))
+        return Counted(self.products(block), block.faults, block.left_out, by_unit(block, totals), block.ends)
 
     def products(self, block: Block) -> Crossproducts:
         """The crossproducts of a block, of the predictions as they are."""

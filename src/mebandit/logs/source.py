@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from sys import getrefcount
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -50,6 +51,19 @@ ROOM = 256 << 20
 """bytes of CSV files that stay in memory between two readings of a log; parsed, they take about half as much"""
 
 
+class Room:
+    """Memory that blocks use one after the other: the system takes longer to hand out new memory than a block takes to be written."""
+
+    def __init__(self) -> None:
+        self._numbers = np.empty((0, 0))
+
+    def of(self, rows: int, columns: int) -> Floats:
+        """An array of any content; a new one if anything still holds the one before."""
+        if self._numbers.shape != (rows, columns) or getrefcount(self._numbers) > 2:  # by this object and by the call
+            self._numbers = np.empty((rows, columns))
+        return self._numbers
+
+
 class Block(NamedTuple):
     """Consecutive rows of a log that break no rule."""
 
@@ -65,7 +79,7 @@ class Block(NamedTuple):
     forecast: Floats
     """the logged probability of every action, (n, K); no column if only that of the action taken is known"""
     ends: Floats
-    """the smallest and the largest value of every feature and of the reward, (2, d + 1)"""
+    """the smallest and the largest value of every feature and of the reward, (2, d + 1); NaN where the log was checked before"""
     times: Floats
     """when each decision was made, from 0 at the first of the log to 1 at the last; empty if the log has no time"""
     left_out: LeftOut
@@ -96,6 +110,8 @@ class Source:
     """whether rows are left out in which the participant was not available; otherwise the action 0 was the only one allowed there"""
     without_missing: bool = False
     """whether rows without a reward are left out; otherwise they break a rule"""
+    checked: bool = False
+    """whether all of the log was read before, and no row breaks a rule or is left out"""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker on another machine needs to read a piece."""
@@ -105,13 +121,13 @@ class Source:
         """work(block) over all blocks, merged in the order of the log, by any number of workers."""
         return self.through_batches(lambda *where: work(self._block(*where)), merge, what)
 
-    def through_batches(self, work: Callable[[Any, Piece, int, Sequence[Fault]], T], merge: Callable[[T, T], T], what: str) -> T:
-        """work(record batch, its piece, rows of its file before it, torn rows in it), merged in the order of the log."""
+    def through_batches(self, work: Callable[[Any, Piece, int, Sequence[Fault], Room], T], merge: Callable[[T, T], T], what: str) -> T:
+        """work(record batch, its piece, rows of its file before it, torn rows in it, memory), merged in the order of the log."""
 
         def fold(piece: Piece) -> T | None:
-            found, start, torn = None, piece.start, piece.torn
+            found, start, torn, room = None, piece.start, piece.torn, Room()
             for batch in batches_of(piece):
-                part = work(batch, piece, start, torn)
+                part = work(batch, piece, start, torn, room)
                 found = part if found is None else merge(found, part)
                 start, torn = start + batch.num_rows, ()
             return found
@@ -167,21 +183,22 @@ class Source:
             return parquet_pieces(part, columns, before, workers=workers)
         return csv_pieces(part, columns, before, careful=part in self.careful)
 
-    def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault]) -> Block:
+    def _block(self, batch: Any, piece: Piece, start: int, torn: Sequence[Fault], room: Room) -> Block:
         """The rows of a record batch that break no rule, as arrays, and a fault for each of the others."""
         columns, n, d, k = self.columns, batch.num_rows, len(self.columns.predicted), self.n_actions
         names = columns.numbers  # the features come first
-        values, ends = np.empty((len(names), n)), np.empty((2, len(names)))
+        values, ends = room.of(len(names), n), np.full((2, len(names)), np.nan)
         for i, name in enumerate(names):  # copied even where that is not needed: kernels are compiled for one kind of array
             self.coding.write(values[i], batch, name, columns)
-            ends[:, i] = ends_of(values[i])  # while it is in the cache
+            if not self.checked:
+                ends[:, i] = ends_of(values[i])  # while it is in the cache
         unit, units = labels(batch.column(columns.unit)) if columns.unit else (np.empty(0, dtype=np.int64), [])
         times = self.coding.times(batch, columns.time) if columns.time else np.empty(0)
         rows, left_out = self._kept_rows(batch, values, dict(zip(names, values, strict=True)), times)
         if rows.size < n:
             values, times = np.ascontiguousarray(values[:, rows]), times[rows] if columns.time else times
             unit = unit[rows] if columns.unit else unit
-        if rows.size < n or not self.coding.is_plain or columns.available:
+        if not self.checked and (rows.size < n or not self.coding.is_plain or columns.available):
             ends = np.stack([ends_of(column) for column in values], axis=1)
         faulty = np.isnan(times) if columns.time else np.zeros(rows.size, dtype=np.bool_)
         faulty |= unit < 0 if columns.unit else False
@@ -189,7 +206,9 @@ class Source:
             seen = values[names.index(columns.observed)]
             faulty |= ~((seen >= LEAST_OBSERVED) & (seen <= 1.0))
         faults = list(torn)
-        if not self._are_good(batch, ends, unit, times) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
+        if not (self.checked or self._are_good(batch, ends, unit, times)) and kernels.mark_faults(
+            values[:d], *self._given(values, names), k, faulty
+        ):
             numbered = _row_numbers(n, start, torn)[rows]
             said = partial(fault_of, batch, columns=columns, coding=self.coding, n_actions=k, file=piece.file)
             faults += [said(int(rows[t]), row=int(numbered[t])) for t in np.flatnonzero(faulty)]
@@ -287,8 +306,15 @@ def ends_of(x: Floats) -> tuple[float, float]:
     return x.min(initial=np.inf), x.max(initial=-np.inf)
 
 
+def wider(ends: Floats, others: Floats) -> Floats:
+    """The smaller and the larger of two such pairs, (2, n)."""
+    return np.stack([np.minimum(ends[0], others[0]), np.maximum(ends[1], others[1])])
+
+
 def without_negligible(error: Floats, d: int) -> None:
     """Error columns, d variances or a lower triangle row by row, in place as `checks.negligible_as_zero` has them."""
+    if not error.shape[1]:
+        return
     rows, columns = (np.arange(d), np.arange(d)) if error.shape[1] == d else np.tril_indices(d)
     for i in np.flatnonzero(rows == columns)[: error.shape[1]]:
         negligible = error[:, i] < limits.LEAST_VARIANCE

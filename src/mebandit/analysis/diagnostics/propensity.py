@@ -5,7 +5,6 @@ import numpy as np
 from mebandit import kernels
 from mebandit.analysis.diagnostics.finding import ROUNDING, Evidence, gravity, judged, percent
 from mebandit.analysis.diagnostics.tally import LEVELS
-from mebandit.estimation.moments import unpack
 from mebandit.values import GREEN, RED, YELLOW, Finding, Floats
 
 
@@ -47,7 +46,7 @@ def frequencies(evidence: Evidence) -> Finding:
     center = np.eye(d + 2)
     center[1:-1, 0] = -evidence.calibration.mean
     _, once, twice, offered = k * evidence.products.mapped(center).full[:, :, :-1, :-1]  # without π^nd = 1/K
-    spread = np.diagonal(unpack(evidence.tally.mapped(center[:-1, :-1]).chance, d + 1), axis1=1, axis2=2)
+    spread = evidence.tally.chance
     if not spread.any():  # only that of the action taken is known: the variance comes from the rounds with it, and needs some
         spread = np.where(evidence.products.rounds[:, None] >= 30, np.diagonal(twice - once, axis1=1, axis2=2), np.inf)
     moving = np.append(True, ~evidence.products.constant)  # of what is constant, nothing but rounding is left
@@ -75,7 +74,7 @@ def frequencies(evidence: Evidence) -> Finding:
 
 def _better_reading(evidence: Evidence, limit: float) -> str:
     """What to do where frequencies do not agree: of two actions, which other reading of the column does agree, if one does."""
-    count, expected, variance = np.moveaxis(evidence.tally.readings, -1, 0)
+    count, expected, variance = np.moveaxis(evidence.tally.readings(evidence.coding.probability_of), -1, 0)
     z = (np.abs(count - expected) / np.sqrt(np.maximum(variance, 1.0))).max(axis=1)
     own = 2 if evidence.coding.probability_of is None else evidence.coding.probability_of
     others = [i for i in range(3) if z[i] < limit <= z[own]]

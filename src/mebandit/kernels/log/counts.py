@@ -8,16 +8,7 @@ from ..compile import jit, spliced, summing
 from ..layout import entry
 from ..limits import LEAST
 from .crossproducts import CHUNK
-from .linear import add_linear, fill
-
-
-@summing
-def total(x, m):
-    """The sum of m numbers."""
-    found = 0.0
-    for k in range(m):
-        found += x[k]
-    return found
+from .linear import add_linear, fill, total
 
 
 @summing
@@ -32,70 +23,75 @@ def write_product(out, x, y, m):
 
 
 @jit
-def count_probabilities(tally, actions, propensities, forecast, floor):
-    """How probable the actions taken were, and how probable each action was and whether it came; see
-    `analysis.diagnostics.tally.Tally`.
-
-    `forecast` has the probability of every action where that is known, else no column; of two actions, that of one says it all.
-    """
-    n_actions, room = tally.least.size, np.empty(CHUNK)
-    count_propensities(tally, actions, propensities, floor)
-    for start in range(0, actions.size, CHUNK):
-        stated = room[: min(CHUNK, actions.size - start)]
-        for b in range(1, 2) if n_actions == 2 else range(forecast.shape[1]):
-            write_stated(stated, actions, propensities, forecast, start, n_actions, b)
-            count_stated(tally.forecast[b], stated, actions, start, b)
-
-
-@jit
-def add_chance(chance, begin, end, log, forecast):
-    """Sums of w zz' by action, w = 1/q - 1 the variance of 1{a = b} / q, q the probability of b, z = (1, x~), packed."""
-    n_actions, room, work = chance.shape[0], np.empty(CHUNK), np.empty(CHUNK)
-    for start in range(begin, end, CHUNK):
-        w = room[: min(CHUNK, end - start)]
-        for b in range(n_actions if n_actions == 2 else forecast.shape[1]):
-            write_stated(w, log.actions, log.propensities, forecast, start, n_actions, b)
-            for k in range(w.size):
-                w[k] = spread_of(w[k])
-            add_weighted(chance[b], w, log.predicted, start, work)
-
-
-@jit
-def count_propensities(tally, actions, propensities, floor):
-    """A histogram of the propensities of the actions taken, the smallest, and how many are below the floor."""
-    histogram, least, below = tally.propensity, tally.least, 0.0
-    bins = histogram.shape[1]
+def count_propensities(taken, least, below, actions, propensities, floor):
+    """How probable the actions taken were: rounds, Σ p and Σ p (1 - p) by action and by place of p, see
+    `analysis.diagnostics.tally.Tally`; the smallest p of each action, and how many are below the floor."""
+    bins = taken.shape[1] // 2
+    found = 0
     for k in range(actions.size):
-        a, propensity = actions[k], propensities[k]
-        histogram[a, min(int(propensity * bins + 1e-6), bins - 1)] += 1.0
-        if propensity < least[a]:
-            least[a] = propensity
-        below += propensity < floor * (1.0 - 1e-9)
-    tally.below[0] += below
+        a, p = actions[k], propensities[k]
+        scaled = p * bins
+        nearest = math.floor(scaled + 0.5)
+        place = int(2.0 * nearest if abs(scaled - nearest) <= 1e-6 else 2.0 * math.floor(scaled) + 1.0)
+        taken[a, place, 0] += 1.0
+        taken[a, place, 1] += p
+        taken[a, place, 2] += p * (1.0 - p)
+        least[a] = min(least[a], p)
+        found += p < floor * (1.0 - 1e-9)
+    below[0] += found
 
 
 @jit
-def write_stated(out, actions, propensities, forecast, start, n_actions, b):
-    """The probability of action b in the rounds from `start` on."""
-    if n_actions == 2:
-        for k in range(out.size):
-            out[k] = propensities[start + k] if actions[start + k] == b else 1.0 - propensities[start + k]
-    else:
-        for k in range(out.size):
-            out[k] = forecast[start + k, b]
+def count_forecasts(forecasts, actions, stated):
+    """How probable each action was, and whether it came, by the level of that probability: rounds, those with that action, Σ p and
+    Σ p (1 - p). `stated` has a column for each action."""
+    n_actions, levels = forecasts.shape[:2]
+    for k in range(actions.size):
+        for b in range(n_actions):
+            p = stated[k, b]
+            level = min(int(p * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
+            forecasts[b, level, 0] += 1.0
+            forecasts[b, level, 1] += actions[k] == b
+            forecasts[b, level, 2] += p
+            forecasts[b, level, 3] += p * (1.0 - p)
 
 
 @jit
-def count_stated(forecast, stated, actions, start, b):
-    """How probable action b was, and whether it came, at the level of that probability."""
-    levels = forecast.shape[0]
-    for k in range(stated.size):
-        q = stated[k]
-        level = min(int(q * levels + 1e-6), levels - 1)  # 0.2 and 1 - 0.8 are one level
-        forecast[level, 0] += 1.0
-        forecast[level, 1] += actions[start + k] == b
-        forecast[level, 2] += q
-        forecast[level, 3] += q * (1.0 - q)
+def add_chance(chance, mean, log, stated):
+    """Sums of w and w y^2 by action, w = 1/q - 1 the variance of 1{a = b} / q, q the probability of b, y = x~ - its mean.
+
+    `stated` has the probability of every action where that is known, else no column; of two actions, that of one says it all.
+    """
+    n_actions, n = chance.shape[0], log.actions.size
+    room = np.empty(CHUNK)
+    for start in range(0, n, CHUNK):
+        w = room[: min(CHUNK, n - start)]
+        for b in range(n_actions if n_actions == 2 else stated.shape[1]):
+            if stated.shape[1] > 0:
+                for k in range(w.size):
+                    w[k] = spread_of(stated[start + k, b])
+            else:
+                write_spreads(w, log.actions[start:], log.propensities[start:], b)
+            chance[b, 0] += total(w)
+            for i in range(mean.size):
+                chance[b, 1 + i] += weighted_square(w, log.predicted[i, start : start + w.size], mean[i])
+
+
+@jit
+def write_spreads(out, actions, propensities, b):
+    """`spread_of` of action b of two, from the propensities of the actions taken."""
+    for k in range(out.size):
+        out[k] = spread_of(propensities[k] if actions[k] == b else 1.0 - propensities[k])
+
+
+@summing
+def weighted_square(w, x, mean):
+    """The sum of w (x - mean)^2."""
+    found = 0.0
+    for k in range(w.size):
+        away = x[k] - mean
+        found += w[k] * (away * away)
+    return found
 
 
 @spliced
@@ -108,7 +104,7 @@ def spread_of(stated):
 def add_weighted(sums, w, x, start, work):
     """Sums of w zz', z = (1, x~), packed, over the rounds from `start` on that w is for."""
     d, m, k = x.shape[0], w.size, 1 + x.shape[0]
-    sums[0] += total(w, m)
+    sums[0] += total(w)
     for i in range(d):
         sums[1 + i] += write_product(work, w, x[i, start : start + m], m)
         for j in range(i, d):
@@ -148,7 +144,7 @@ def add_powers(powers, i, x, mean):
 
 
 @jit
-def count_close(close, theta, varying, log):
+def count_close(close, theta, log):
     """Rounds with a choice, and those where the two best actions are within 1 and 1.96 standard deviations of the error between them."""
     n_actions, error, allowed = theta.shape[0], log.errors, log.allowed
     intercept, work = theta.shape[1] - log.predicted.shape[0], np.empty((theta.shape[0], CHUNK))
@@ -157,30 +153,31 @@ def count_close(close, theta, varying, log):
         for b in range(n_actions):
             fill(work[b, :m], theta[b, 0] if intercept else 0.0)
             add_linear(work[b, :m], theta[b, intercept:], log.predicted, start)
-        if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
-            count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
-        else:
-            for t in range(start, start + m):
-                top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
-                if next_best >= 0:
-                    sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
-                    gap = work[top, t - start] - work[next_best, t - start]
-                    close[0] += 1.0
-                    close[1] += gap < sd
-                    close[2] += gap < 1.959964 * sd
+        for t in range(start, start + m):
+            top, next_best = best_two(work, n_actions, t - start, allowed, entry(t, allowed.shape[0]))
+            if next_best >= 0:
+                sd = gap_sd(theta, top, next_best, intercept, error, entry(t, error.shape[0]))
+                gap = work[top, t - start] - work[next_best, t - start]
+                close[0] += 1.0
+                close[1] += gap < sd
+                close[2] += gap < 1.959964 * sd
 
 
 @jit
-def count_close_pairs(close, first, second, sd):
-    """`count_close` of two actions that are always allowed: a loop that the compiler can turn into vector instructions."""
-    within, inside = 0, 0
-    for k in range(first.size):
-        gap = abs(first[k] - second[k])
-        within += gap < sd
-        inside += gap < 1.959964 * sd
-    close[0] += first.size
-    close[1] += within
-    close[2] += inside
+def count_close_pairs(close, theta, log):
+    """`count_close` of two actions that are always allowed, with one error covariance: only how far they differ is computed."""
+    intercept, room = theta.shape[1] - log.predicted.shape[0], np.empty(CHUNK)
+    sd, difference = gap_sd(theta, 0, 1, intercept, log.errors, 0), theta[0] - theta[1]
+    for start in range(0, log.predicted.shape[1], CHUNK):
+        gap, within, inside = room[: min(CHUNK, log.predicted.shape[1] - start)], 0, 0
+        fill(gap, difference[0] if intercept else 0.0)
+        add_linear(gap, difference[intercept:], log.predicted, start)
+        for k in range(gap.size):
+            within += abs(gap[k]) < sd
+            inside += abs(gap[k]) < 1.959964 * sd
+        close[0] += gap.size
+        close[1] += within
+        close[2] += inside
 
 
 @spliced

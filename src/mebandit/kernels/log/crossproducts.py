@@ -1,8 +1,10 @@
 """The sums of products of a stored log, from which theta follows."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ..compile import jit, spliced, summing
+from ..compile import spliced, summing, uncounted
 from ..layout import entry
 
 # Rounds of a log that are worked on at a time: they stay in the processor's cache. Not a power of two: the rows of a table would then lie
@@ -10,18 +12,25 @@ from ..layout import entry
 CHUNK = 1016
 
 
-@jit
-def add_products(products, squares, errors, varying, log):
-    """Take rounds into the crossproducts of a log, see `mebandit.estimation.moments.Crossproducts`; error covariances only if `varying`.
+class Sorted(NamedTuple):
+    """Room for a chunk of rounds, sorted by action."""
 
-    Where all actions were always allowed and pi^nd is one constant, what was offered is what was played, over all actions: the caller
-    adds that up. Rounds are sorted by action, a chunk at a time.
+    begin: np.ndarray
+    """where each action begins, (K + 1,)"""
+    order: np.ndarray
+    v: np.ndarray
+    """1, x~ and r, (d + 2, CHUNK)"""
+    weights: np.ndarray
+    """c u and c u^2, (2, CHUNK)"""
+
+
+@uncounted
+def add_products(products, squares, log, room):
+    """Take rounds into the crossproducts of a log, see `mebandit.estimation.moments.Crossproducts`, but for what was offered, which
+    `add_offered` adds where rounds differ in that; elsewhere it is what was played, over all actions. Rounds are sorted, a chunk at a time.
     """
     d, n = log.predicted.shape
-    n_actions = squares.shape[1]
-    alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
-    v, w, wu = np.ones((d + 2, CHUNK)), np.empty(CHUNK), np.empty(CHUNK)
-    begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(CHUNK, dtype=np.uint32)
+    begin, order, v, w, wu = room.begin, room.order, room.v, room.weights[0], room.weights[1]
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
         sort_by_action(log.actions[start : start + m], begin, order)
@@ -29,18 +38,24 @@ def add_products(products, squares, errors, varying, log):
             take(v[1 + i], log.predicted[i, start : start + m], order[:m])
         take(v[d + 1], log.rewards[start : start + m], order[:m])
         take(w, log.propensities[start : start + m], order[:m])
-        for a in range(n_actions):
+        for a in range(squares.shape[1]):
             for k in range(begin[a], begin[a + 1]):
                 u = 1.0 / w[k]
                 w[k] = log.stabilizer[entry(start + order[k], log.stabilizer.shape[0]), a] * u
                 wu[k] = w[k] * u
             squares[0, a] += add_thrice(products, a, v, w, wu, begin[a], begin[a + 1])
-        if varying or not alike:
-            for t in range(start, start + m):
-                add_offered(products, squares, errors, varying, alike, log, t)
 
 
-@jit
+@uncounted
+def add_offered(products, squares, errors, varying, log):
+    """What rounds are to the actions that they offered: their outer products, if rounds are not all alike in that, and their error
+    covariances if these are `varying`."""
+    alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
+    for t in range(log.actions.size):
+        add_offered_round(products, squares, errors, varying, alike, log, t)
+
+
+@uncounted
 def sort_by_action(actions, begin, order):
     """The order in which the rounds of one action follow those of another, and where each action begins in it."""
     n = 0
@@ -51,14 +66,16 @@ def sort_by_action(actions, begin, order):
             own += actions[k] == a
         n += own
     begin[begin.size - 1] = n
-    place = begin.copy()
     for k in range(actions.size):
-        a = actions[k]
-        order[place[a]] = k
-        place[a] += 1
+        order[begin[actions[k]]] = k
+        begin[actions[k]] += 1
+    for a in range(begin.size - 1, 0, -1):  # each action now begins where the next one did
+        begin[a] = begin[a - 1]
+    begin[0] = 0
+    begin[begin.size - 1] = n
 
 
-@jit
+@uncounted
 def take(out, x, order):
     """What x has at some places, in their order."""
     for k in range(order.size):
@@ -90,7 +107,7 @@ def add_thrice(products, a, v, w, wu, first, end):
 
 
 @spliced
-def add_offered(products, squares, errors, varying, alike, log, t):
+def add_offered_round(products, squares, errors, varying, alike, log, t):
     """What a round is to the actions that it offered: its outer product, if rounds are not all alike, and its error covariance."""
     d, a = log.predicted.shape[0], log.actions[t]
     s, c, m = entry(t, log.stabilizer.shape[0]), entry(t, log.errors.shape[0]), entry(t, log.allowed.shape[0])

@@ -3,13 +3,26 @@
 Features come in fives, the most usual number, filled up with rows of zeros: a round's are then read once for a whole function of them.
 """
 
-from ..compile import jit, summing
+from ..compile import item, part, spliced, summing, uncounted
 from .crossproducts import CHUNK
 
 FIVE = 5
 
 
-@jit
+@spliced
+def stretch(a, i, first, end):
+    """a[i, first:end] of an array of two dimensions, as a view that costs nothing."""
+    return part(item(a, i), first, end - first)
+
+
+@spliced
+def five(x, i, first, end):
+    """Five rows of x from the i-th on."""
+    one, two, three = stretch(x, i, first, end), stretch(x, i + 1, first, end), stretch(x, i + 2, first, end)
+    return one, two, three, stretch(x, i + 3, first, end), stretch(x, i + 4, first, end)
+
+
+@uncounted
 def fill(out, value):
     """The same number everywhere."""
     for k in range(out.size):
@@ -21,11 +34,11 @@ def add_linear(out, slope, x, start):
     """out += slope'x at the rounds of x from `start` on."""
     end, single = start + out.size, slope.size % FIVE
     for i in range(single):
-        x0, c0 = x[i, start:end], slope[i]
+        x0, c0 = stretch(x, i, start, end), slope[i]
         for k in range(out.size):
             out[k] += c0 * x0[k]
     for i in range(single, slope.size, FIVE):
-        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
+        x0, x1, x2, x3, x4 = five(x, i, start, end)
         c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
         for k in range(out.size):
             out[k] += c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
@@ -35,7 +48,7 @@ def add_linear(out, slope, x, start):
 def write_linear(out, coefficients, x, start):
     """out = c_0 + c'x at the rounds of x from `start` on, x in fives."""
     end = start + out.size
-    x0, x1, x2, x3, x4 = x[0, start:end], x[1, start:end], x[2, start:end], x[3, start:end], x[4, start:end]
+    x0, x1, x2, x3, x4 = five(x, 0, start, end)
     level, c0, c1, c2, c3, c4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4], coefficients[5]
     for k in range(out.size):
         out[k] = level + c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
@@ -43,7 +56,7 @@ def write_linear(out, coefficients, x, start):
         add_linear(out, coefficients[1 + FIVE :], x[FIVE:], start)
 
 
-@jit
+@uncounted
 def write_quadratic(out, table, x, start):
     """out = (1, x)'A (1, x) at the rounds of x from `start` on, for a table A that is zero below its diagonal, x in fives."""
     fill(out, 0.0)
@@ -56,7 +69,7 @@ def add_quadratic(out, table, x, start):
     end = start + out.size
     for i in range(1, table.shape[0], FIVE):
         own = table[i : i + FIVE, i : i + FIVE]
-        x0, x1, x2, x3, x4 = x[i - 1, start:end], x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end]
+        x0, x1, x2, x3, x4 = five(x, i - 1, start, end)
         level = table[0, 0] if i == 1 else 0.0
         c0, c1, c2, c3, c4 = table[0, i], table[0, i + 1], table[0, i + 2], table[0, i + 3], table[0, i + 4]
         a00, a01, a02, a03, a04 = own[0, 0], own[0, 1], own[0, 2], own[0, 3], own[0, 4]
@@ -69,7 +82,7 @@ def add_quadratic(out, table, x, start):
             rest = y2 * (c2 + a22 * y2 + a23 * y3 + a24 * y4) + y3 * (c3 + a33 * y3 + a34 * y4) + y4 * (c4 + a44 * y4)
             out[k] += level + first + second + rest
         for row in range(i, i + FIVE if i + FIVE < table.shape[0] else i):
-            add_times_linear(out, x[row - 1, start:end], table[row, i + FIVE :], x[i + FIVE - 1 :], start)
+            add_times_linear(out, stretch(x, row - 1, start, end), table[row, i + FIVE :], x[i + FIVE - 1 :], start)
 
 
 @summing
@@ -77,55 +90,57 @@ def add_times_linear(out, factor, slope, x, start):
     """out += factor slope'x at the rounds of x from `start` on, x in fives."""
     end = start + out.size
     for i in range(0, slope.size, FIVE):
-        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
+        x0, x1, x2, x3, x4 = five(x, i, start, end)
         c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
         for k in range(out.size):
             out[k] += factor[k] * (c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k])
 
 
-@jit
+@uncounted
 def affine(x, matrix, offset, out):
     """out = offset + matrix x for every round; for a matrix this small, faster than a library call that wakes its own threads."""
     d, n = x.shape
     for start in range(0, n, CHUNK):
         end = min(start + CHUNK, n)
         for i in range(d):
-            fill(out[i, start:end], offset[i])
-            add_linear(out[i, start:end], matrix[i], x, start)
+            fill(stretch(out, i, start, end), offset[i])
+            add_linear(stretch(out, i, start, end), matrix[i], x, start)
 
 
-@jit
+@uncounted
 def add(out, x, times):
     """out += times x, round by round."""
     for k in range(out.size):
         out[k] += times * x[k]
 
 
-@jit
+@uncounted
 def multiply(out, x, times):
     """out times x times a number in the place of out, round by round."""
     for k in range(out.size):
         out[k] *= times * x[k]
 
 
-@jit
+@uncounted
 def add_product(out, x, y, times):
     """out += times x y, round by round."""
     for k in range(out.size):
         out[k] += times * (x[k] * y[k])
 
 
-@jit
-def add_outer(sums, rows, size, first, end):
-    """Sums of the products of the first `size` rows with each other and with all rows, over the rounds first, ..., end - 1, in the upper
-    triangle. Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own."""
+@uncounted
+def add_outer(sums, rows, first, end):
+    """Sums of the products of rows with each other over the rounds first, ..., end - 1, in the upper triangle.
+
+    Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own.
+    """
     last = rows.shape[0] - 1
-    for i in range(0, size, 2):
+    for i in range(0, last + 1, 2):
         below = min(i + 1, last)
         for j in range(i, last + 1, 2):
             beside = min(j + 1, last)
-            a, b, x, y = rows[i, first:end], rows[below, first:end], rows[j, first:end], rows[beside, first:end]
-            one, two, three, four = products_of_pairs(a, b, x, y)
+            a, b = stretch(rows, i, first, end), stretch(rows, below, first, end)
+            one, two, three, four = products_of_pairs(a, b, stretch(rows, j, first, end), stretch(rows, beside, first, end))
             sums[i, j] += one
             if beside > j:
                 sums[i, beside] += two

@@ -77,7 +77,8 @@ def compiling() -> dict[str, Any]:
         return q + x * (a - b * q)
 
     called = cuda.jit(device=True)
-    tools = {"jit": inlined, "spliced": inlined, "inlined": inlined, "live": called, "summing": called, "seldom": called}
+    tools = {"jit": inlined, "spliced": inlined, "inlined": inlined, "live": called, "seldom": called}
+    tools |= {"summing": called, "uncounted": called}
     return tools | {
         "part": part,
         "item": item,
@@ -115,7 +116,7 @@ def plain() -> dict[str, Any]:
     def quotient(a, b):
         return a / b
 
-    tools = dict.fromkeys(("jit", "spliced", "inlined", "live", "summing", "seldom", "borrowed"), itself)
+    tools = dict.fromkeys(("jit", "spliced", "inlined", "live", "summing", "uncounted", "seldom", "borrowed"), itself)
     return tools | {"part": part, "item": item, "reach": everywhere, "same": unseen_equality, "quotient": quotient}
 
 
