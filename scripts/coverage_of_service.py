@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tests.service.trials import EFFECT, exported, run
 
 import mebandit as mb
 
-METHODS = "ridge", "meb", "dr"
+METHODS: tuple[Literal["ridge", "meb", "dr"], ...] = ("ridge", "meb", "dr")
 
 
 def main() -> None:
@@ -40,9 +40,9 @@ def main() -> None:
             low, high = np.moveaxis(found.estimates[method].interval(0.95), -1, 0)
             covered[method].append(((low <= EFFECT) & (high >= EFFECT)).mean())
     print(f"{options.trials:,} trials of {options.decisions:,} decisions; 95 % intervals of {EFFECT.size} coefficients.")
-    for method, shares in covered.items():
+    for name, shares in covered.items():
         error = np.std(shares, ddof=1) / np.sqrt(len(shares))
-        print(f"{method}: {100 * np.mean(shares):.1f} % cover (standard error {100 * error:.1f}).")
+        print(f"{name}: {100 * np.mean(shares):.1f} % cover (standard error {100 * error:.1f}).")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ so that other work on the machine slows both alike.
 """
 
 import argparse
-import asyncio
 import json
 import sys
 import tempfile
@@ -49,7 +48,7 @@ def main() -> None:
             stores = [str(database.get_uri(name)) for name in ("small", "large")]
         servers = [stack.enter_context(bench.serving(store, 1)) for store in stores]
         for port, _ in servers:
-            asyncio.run(bench.ask(port, "decisions", iter(asked("first", 200)), 1))
+            bench.ask(port, "decisions", iter(asked("first", 200)), 1)
         seconds = fill(stores[1], options.rows)
         kind = "PostgreSQL" if options.postgresql else "SQLite"
         print(f"{kind}: {options.rows:,} decisions with their outcomes were added in {seconds:.0f} s.")
@@ -88,7 +87,7 @@ def report(ports: list[int]) -> None:
     took: tuple[list[float], list[float]] = [], []
     for turn in range(TURNS):
         for port, times in zip(ports, took, strict=True):
-            times.append(1e3 / asyncio.run(bench.ask(port, "decisions", iter(asked(f"turn{turn}", 50_000)), CLIENTS)).rate)
+            times.append(1e3 / bench.ask(port, "decisions", iter(asked(f"turn{turn}", 50_000)), CLIENTS).rate)
     small, large = median(took[0]), median(took[1])
     ratio = median(b / a for a, b in zip(*took, strict=True))
     words = f"{small:.2f} ms in a small store, {large:.2f} ms in the large one: {ratio:.2f} times as long"

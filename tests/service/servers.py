@@ -108,7 +108,7 @@ def postgresql(folder: str) -> Any:
 
 def kill_postgresql(database: Any) -> None:
     """Kill -9 all processes of a PostgreSQL server, and start it again: it recovers from its own log."""
-    import psutil
+    import psutil  # type: ignore[import-untyped, unused-ignore]
 
     first = psutil.Process(database.get_pid())
     every = [first, *first.children(recursive=True)]

@@ -202,7 +202,7 @@ class Experiment:
             u, auxiliary = uniforms(self.secret, request.decision)
             chosen = {"mode": "fallback", "reason": trouble, "action": drawn(pi, u), "propensities": numbers(pi)}
             return row | {"allowed": listed(pi > 0)} | chosen | {"uniform": u, "auxiliary": auxiliary}
-        made = version.decide(request.decision, seen.predicted, seen.error_cov, allowed=allowed)
+        made = version.draw(request.decision, seen.predicted, seen.error_cov, allowed)
         mode = "warmup" if version.learned < self.policy.warmup else "learned"
         chosen = {"mode": mode, "version": number, "action": made.action, "propensities": numbers(made.propensities)}
         return row | {"allowed": listed(allowed)} | chosen | {"uniform": made.uniform, "auxiliary": made.auxiliary}
