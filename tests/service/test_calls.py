@@ -97,6 +97,11 @@ def test_a_retry_gets_the_stored_answer_and_another_body_a_conflict(client: http
         ({"error": {"cov": {"stress": -1}}}, "fallback", "error.cov must"),
         ({"error": {"cov": {"one": 1}}}, "fallback", "error.cov must name features"),
         ({"error": {"cov": "large"}}, "fallback", "error.cov must"),
+        (
+            {"error": {"cov": {"\x00\ud800": 1}}},
+            "fallback",
+            r"error.cov must name features of the experiment that are not constant; got '\x00",
+        ),
         ({"available": False}, "unavailable", "The unit was not available."),
         ({"unit": "gone"}, "unavailable", "The unit was withdrawn."),
         ({"unit": "later"}, "unavailable", "The unit has not started yet."),

@@ -172,7 +172,7 @@ class Experiment:
             constant = {feature.name for feature in self.configuration.features if feature.constant is not None}
             for name in given:
                 if name not in self.features or name in constant:
-                    checks.refuse("error.cov", "name features of the experiment that are not constant", name)
+                    checks.refuse("error.cov", "name features of the experiment that are not constant", checks.shown(name))
             return checks.covariance("error.cov", [checks.number(f"error.cov.{n}", given.get(n, 0.0)) for n in self.features], d)
         return checks.covariance("error.cov", given, d)
 
