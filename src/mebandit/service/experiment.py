@@ -67,8 +67,10 @@ class Experiment:
 
     @property
     def body(self) -> str:
-        """The configuration as the store has it, every default written out."""
-        return json.dumps(self.configuration.model_dump(mode="json"), sort_keys=True)
+        """The configuration as the store has it, every default written out, but for a calendar that is not there: configurations had none
+        once, and keep their hash."""
+        plain = self.configuration.model_dump(mode="json", exclude={"calendar"} if self.configuration.calendar is None else None)
+        return json.dumps(plain, sort_keys=True)
 
     @property
     def hash(self) -> str:

@@ -81,6 +81,7 @@ async def decide(request: Request, x: X, body: messages.Request) -> Response:
     metrics = request.app.state.metrics
     metrics.decisions.labels(answer["mode"], str(answer["replayed"]).lower()).inc()
     metrics.latency.observe(time.perf_counter() - begun)
+    service.pulse.took(x, time.perf_counter() - begun)
     return json_response(answer)
 
 

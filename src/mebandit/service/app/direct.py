@@ -19,7 +19,8 @@ from mebandit.checks import MebanditError
 from mebandit.service.app.guard import ROLE_OF, admitted
 from mebandit.service.app.problems import invalid, problem, refused
 
-PATH = re.compile(r"(/v1/experiments)/([A-Za-z0-9_.:@~-]{1,200})(/[a-z:]+)")
+NAME = re.compile(r"[A-Za-z0-9_.:@~-]{1,200}")
+PATH = re.compile(rf"(/v1/experiments)/({NAME.pattern})(/[a-z:]+)")
 
 
 class Call(NamedTuple):

@@ -36,9 +36,14 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse(body, status, headers=headers, media_type="application/problem+json")
 
 
+def status_of(error: MebanditError) -> int:
+    """The status of a refusal of the library."""
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
 def refused(error: MebanditError) -> Response:
     """The answer to what the library refuses."""
-    return problem(next((status for kind, status in STATUS if isinstance(error, kind)), 500), str(error))
+    return problem(status_of(error), str(error))
 
 
 def sentence(error: dict[str, Any]) -> str:
