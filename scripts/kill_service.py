@@ -61,7 +61,8 @@ def killed(launcher: Launcher, store: str, kills: int, servers: int, seed: int, 
         f"{found.kills:,} kills{of_database}; {found.decisions:,} decisions and {found.outcomes:,} outcomes acknowledged, "
         f"{len(found.faults)} of them lost or changed; {found.retried:,} decisions were stored when their reply was lost, "
         f"and answered alike on a retry. Replay: "
-        f"{again.decisions:,} decisions and {again.versions:,} versions of {again.rounds:,} rounds, {again.difference or 'no difference'}."
+        f"{again.decisions:,} decisions and {again.versions:,} versions of {again.rounds:,} rounds by {found.trainers:,} trainers, "
+        f"{again.difference or 'no difference'}."
     )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from mebandit.client import Client, Refused, Unreachable
 from mebandit.service.replay import Replayed, replay
 from mebandit.service.store.database import Database, all_rows
-from mebandit.service.store.schema import decision, outcome
+from mebandit.service.store.schema import decision, outcome, policy_version
 from tests.service.servers import KEY, WALK, Launcher, Server, begin, free_port, kill_postgresql
 
 PATIENCE = 120.0
@@ -34,6 +34,8 @@ class Killed(NamedTuple):
     kills: int = 0
     of_database: int = 0
     """kills of the database itself"""
+    trainers: int = 0
+    """which made the versions, one after the other"""
 
 
 class Acknowledged:
@@ -144,6 +146,7 @@ def compared(store: str, asking: list[Acknowledged]) -> Killed:
         rows = all_rows(connection, select(decision))
         made = {row["name"]: row for row in rows}
         told = {row["decision"]: row["value"] for row in all_rows(connection, select(outcome))}
+        trainers = connection.execute(select(func.count(policy_version.c.token.distinct()))).scalar_one() - 1  # version 0 has none
         twice = connection.execute(select(func.count()).select_from(decision)).scalar_one() - len(made)
     faults = [f"{twice} decisions are stored twice"] if twice else []
     for each in asking:
@@ -157,7 +160,7 @@ def compared(store: str, asking: list[Acknowledged]) -> Killed:
     database.close()
     answers = [answer for each in asking for answer in each.decisions.values()]
     retried = sum(answer["replayed"] for answer in answers)
-    return Killed(len(answers), sum(len(each.outcomes) for each in asking), retried, faults, found)
+    return Killed(len(answers), sum(len(each.outcomes) for each in asking), retried, faults, found, trainers=trainers)
 
 
 def shown(row: Any) -> tuple[Any, ...]:

@@ -12,11 +12,13 @@ import sys
 import uvicorn
 
 import mebandit as mb
+from mebandit.service import trainer
 from mebandit.service.app.create import create
 
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    trainer.LEASE = 0.3  # seconds, so that trainers that are killed are replaced at once, and slow ones are overtaken
     warm = mb.Learner(mb.meb_dr(2, 2, floor=0.1))
     warm.learn(warm.decide([1.0, 0.5], 0.1), 1.0)
     for line in sys.stdin:

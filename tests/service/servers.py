@@ -108,7 +108,7 @@ def postgresql(folder: str) -> Any:
 
 def kill_postgresql(database: Any) -> None:
     """Kill -9 all processes of a PostgreSQL server, and start it again: it recovers from its own log."""
-    import psutil
+    import psutil  # type: ignore[import-untyped, unused-ignore]
 
     first = psutil.Process(database.get_pid())
     every = [first, *first.children(recursive=True)]
@@ -116,8 +116,9 @@ def kill_postgresql(database: Any) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(every, timeout=30)
-    for _ in range(20):
-        with contextlib.suppress(subprocess.SubprocessError):
+    for _ in range(200):
+        with contextlib.suppress(subprocess.SubprocessError, AssertionError):  # it may still be recovering
             database.ensure_postgres_running()
             return
+        time.sleep(0.3)
     raise AssertionError("PostgreSQL must start again")

@@ -97,8 +97,17 @@ def test_a_retry_gets_the_stored_answer_and_another_body_a_conflict(client: http
         ({"error": {"cov": {"stress": -1}}}, "fallback", "error.cov must"),
         ({"error": {"cov": {"one": 1}}}, "fallback", "error.cov must name features"),
         ({"error": {"cov": "large"}}, "fallback", "error.cov must"),
+        (
+            {"error": {"cov": {"\x00": 1}}},
+            "fallback",
+            r"error.cov must name features of the experiment that are not constant; got '\x00",
+        ),
         ({"available": False}, "unavailable", "The unit was not available."),
         ({"unit": "gone"}, "unavailable", "The unit was withdrawn."),
+        ({"unit": "later"}, "unavailable", "The unit has not started yet."),
+        ({"unit": "later", "at": "2026-03-01T13:00:00Z"}, "warmup", None),
+        ({"unit": "over"}, "unavailable", "The unit has ended."),
+        ({"unit": "over", "at": "2026-03-01T12:29:59.9Z"}, "warmup", None),
         ({"allowed": ["prompt"]}, "warmup", None),
         ({"allowed": ["prompt"], "context": {}}, "fallback", "context.stress"),
     ],
@@ -109,6 +118,12 @@ def test_trouble_is_decided_by_the_fallback_and_stored_as_such(
     if client.get("/v1/experiments/trouble").status_code == 404:
         begin(client, "trouble", fallback={"none": 0.3, "prompt": 0.7})
         client.put("/v1/experiments/trouble/units/gone", json={"status": "withdrawn"})
+        for unit in ("later", "over", "later"):  # half an hour after, and at, the time of `ASKED`
+            told = {"start": "2026-03-01T14:00:00+01:00"} if unit == "later" else {"end": "2026-03-01T07:30:00-05:00"}
+            assert client.put(f"/v1/experiments/trouble/units/{unit}", json=told).status_code == 200
+        never = {"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T23:00:00-01:00"}
+        refused = client.put("/v1/experiments/trouble/units/never", json=never)
+        assert (refused.status_code, refused.json()["detail"][:22]) == (422, "end must be after the ")
     name = f"d-{json.dumps(changes).encode().hex()}"[:150]
     answer = client.post("/v1/experiments/trouble/decisions", json=ASKED | {"decision": name} | changes).json()
     assert answer["mode"] == mode
@@ -124,7 +139,7 @@ def test_trouble_is_decided_by_the_fallback_and_stored_as_such(
         assert answer["action"] is None
         assert answer["probabilities"] is None
     if mode == "warmup":
-        assert answer["probabilities"] == {"none": 0.0, "prompt": 1.0}
+        assert answer["probabilities"] == ({"none": 0.0, "prompt": 1.0} if alone else {"none": 0.5, "prompt": 0.5})
     assert client.get(f"/v1/experiments/trouble/decisions/{name}").json() == answer | {"replayed": True}
 
 

@@ -36,7 +36,7 @@ def running(server: Server) -> Server:
     return server
 
 
-@schema.exclude(path_regex="(activate|train|keys)").parametrize()
+@schema.parametrize()
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 def test_requests_are_answered_as_described(case: "schemathesis.Case[Any]", running: Server) -> None:
     if case.method == "PUT" and case.path == "/v1/experiments/{x}":

@@ -34,3 +34,9 @@ def test_the_programs_of_the_guide_run(
     if which("node") is not None:
         program = f"(async () => {{ {blocks('ts')[0]} }})()".replace("http://127.0.0.1:8000", server.address)
         assert subprocess.run(["node", "-e", program], env=environment, capture_output=True, text=True, check=True).stdout == "warmup\n"
+    if (
+        which("Rscript") is not None
+        and subprocess.run(["Rscript", "-e", "library(httr2); library(jsonlite)"], capture_output=True).returncode == 0
+    ):
+        program = f"found <- {{ {blocks('r')[0]} }}\ncat(found$mode)".replace("http://127.0.0.1:8000", server.address)
+        assert subprocess.run(["Rscript", "-e", program], env=environment, capture_output=True, text=True, check=True).stdout == "warmup"

@@ -15,6 +15,7 @@ def check(found: Killed) -> None:
     assert found.replayed.difference == ""
     assert found.replayed.decisions >= found.decisions > 0
     assert found.replayed.rounds >= found.outcomes > 0
+    assert found.trainers > 1
 
 
 def test_twenty_kills_lose_nothing_on_sqlite(launcher: Launcher, store: str) -> None:

@@ -12,62 +12,18 @@ from sqlalchemy import Connection, insert, select
 
 import mebandit as mb
 from mebandit import checks
-from mebandit.service.log import rows, write_parquet
-from mebandit.service.messages import Configuration, Outcome, Request
+from mebandit.service.messages import Request
 from mebandit.service.replay import check, replay
 from mebandit.service.service import Service
 from mebandit.service.store import experiments
 from mebandit.service.store.database import Database
-from mebandit.service.store.decisions import store_decisions
-from mebandit.service.store.outcomes import store_outcomes
 from mebandit.service.store.schema import incident, state
-from mebandit.service.trainer import Trainer
-from tests.service.servers import WALK
-
-EFFECT = np.array([[0.2, 0.5], [0.6, -0.4]])
-"""theta of each action: of the constant and of stress"""
-
-
-def trial(store: str, n: int, seed: int, **changes: Any) -> None:
-    """A trial of n decisions: some contexts are missing, some units unavailable, outcomes late, missing and revised."""
-    database = Database(store)
-    service = Service(database)
-    service.configure("walk", Configuration.model_validate(WALK | {"cadence": {"by_hand": True}} | changes), "test")
-    database.run(lambda c: experiments.change_status(c, "walk", "running", "approved", "test"))
-    service.reload("walk")
-    trainer, random = Trainer(service), np.random.default_rng(seed)
-    waiting: list[Outcome] = []
-    for start in range(0, n, 10):
-        live = service.found("walk")
-        asked, contexts = [], random.uniform(0.2, 0.8, 10)
-        for i, stress in enumerate(contexts, start=start):
-            seen = None if random.uniform() < 0.1 else float(stress + random.normal(0, 0.2))
-            request = Request(decision=f"d{i}", unit=f"u{i % 20}", context={"stress": seen}, available=bool(random.uniform() > 0.1))
-            asked.append(database.submit(store_decisions, live.prepared(request)))
-        for stress, answer in zip(contexts, asked, strict=True):
-            stored = answer.result()
-            assert stored is not None
-            if stored.row["action"] is not None and random.uniform() > 0.1:
-                value = float(EFFECT[stored.row["action"]] @ [1.0, stress] + random.normal(0, 0.3))
-                waiting += [Outcome(decision=stored.row["name"], value=value, revision=1 + r) for r in range(1 + (random.uniform() < 0.1))]
-        random.shuffle(waiting)
-        late, waiting = waiting[:5], waiting[5:]
-        for told in [database.submit(store_outcomes, live.outcome(each)) for each in waiting]:
-            told.result()
-        waiting = late
-        trainer.train("walk")
-    for each in waiting:
-        database.write(store_outcomes, service.found("walk").outcome(each))
-    trainer.train("walk")
-    database.close()
+from tests.service.trials import EFFECT, exported, run, trial
 
 
 def covers(interval: Any) -> Any:
     """Which intervals, (K, d, 2), have the effect in them."""
     return (interval[..., 0] <= EFFECT) & (interval[..., 1] >= EFFECT)
-
-
-FEATURES = [{"name": "one", "constant": 1}, {"name": "stress"}]
 
 
 def test_the_estimator_covers_on_the_log_of_a_trial_that_ran_through_the_service(tmp_path: Path) -> None:
@@ -76,14 +32,8 @@ def test_the_estimator_covers_on_the_log_of_a_trial_that_ran_through_the_service
     covered, attenuated = [], []
     for seed in range(8):
         store = str(tmp_path / f"{seed}.db")
-        trial(store, 200, seed, features=FEATURES, policy={"kind": "meb_dr", "floor": 0.2, "warmup": 20})
-        database = Database(store)
-        live = Service(database).found("walk")
-        path = tmp_path / "log.parquet"
-        with path.open("wb") as file:
-            write_parquet(live.experiment, rows(database, "walk", live.experiment, every=False), file)
-        database.close()
-        found = mb.fit(path, available="available", missing_outcomes="leave-out", methods=("ridge", "dr"))
+        run(store, 200, seed)
+        found = mb.fit(exported(store), available="available", missing_outcomes="leave-out", methods=("ridge", "dr"))
         covered.append(covers(found.estimates["dr"].interval(0.999)))
         attenuated.append(covers(found.estimates["ridge"].interval(0.95)))
     assert np.all(covered)

@@ -13,7 +13,7 @@ from mebandit.live.workspace import workspace_for
 from mebandit.policies import LinearPolicy, Policy, states
 from mebandit.policies.linear_workspace import LinearWorkspace
 from mebandit.policies.rounds import checked_round
-from mebandit.values import Decision, Floats, Observation, Round, State
+from mebandit.values import Booleans, Decision, Floats, Observation, Round, State
 
 LONGEST_SECRET = 64
 """bytes of the longest key of BLAKE2b"""
@@ -142,8 +142,19 @@ class Version:
         x = checks.floats("predicted", predicted, (policy.dim,))
         s = checks.covariance("error_cov", error_cov, policy.dim)
         mask = checks.allowed_actions("allowed", allowed, policy.n_actions)
+        return self.draw(name, x.copy(), s.copy(), mask)
+
+    def draw(self, name: str, predicted: Floats, error_cov: Floats, allowed: Booleans) -> NamedDecision:
+        """`decide` on what was checked already.
+
+        Args:
+            name: the name of the decision.
+            predicted: x̃, (d,), finite.
+            error_cov: Σe, (d, d), a covariance.
+            allowed: which actions may be taken, (K,), at least one.
+        """
         u, auxiliary = uniforms(self._secret, name)
-        pi = self._propensities(Observation(x.copy(), s.copy(), mask, self._learned + 1, auxiliary))
+        pi = self._propensities(Observation(predicted, error_cov, allowed, self._learned + 1, auxiliary))
         action = drawn(pi, u)
         return NamedDecision(name, action, float(pi[action]), pi, u, auxiliary)
 

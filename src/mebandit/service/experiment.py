@@ -174,7 +174,7 @@ class Experiment:
             constant = {feature.name for feature in self.configuration.features if feature.constant is not None}
             for name in given:
                 if name not in self.features or name in constant:
-                    checks.refuse("error.cov", "name features of the experiment that are not constant", name)
+                    checks.refuse("error.cov", "name features of the experiment that are not constant", checks.shown(name))
             return checks.covariance("error.cov", [checks.number(f"error.cov.{n}", given.get(n, 0.0)) for n in self.features], d)
         return checks.covariance("error.cov", given, d)
 
@@ -204,7 +204,7 @@ class Experiment:
             u, auxiliary = uniforms(self.secret, request.decision)
             chosen = {"mode": "fallback", "reason": trouble, "action": drawn(pi, u), "propensities": numbers(pi)}
             return row | {"allowed": listed(pi > 0)} | chosen | {"uniform": u, "auxiliary": auxiliary}
-        made = version.decide(request.decision, seen.predicted, seen.error_cov, allowed=allowed)
+        made = version.draw(request.decision, seen.predicted, seen.error_cov, allowed)
         mode = "warmup" if version.learned < self.policy.warmup else "learned"
         chosen = {"mode": mode, "version": number, "action": made.action, "propensities": numbers(made.propensities)}
         return row | {"allowed": listed(allowed)} | chosen | {"uniform": made.uniform, "auxiliary": made.auxiliary}

@@ -181,8 +181,8 @@ class Unit(Message):
 
     model_config = example(timezone="America/New_York", start="2026-03-01T00:00:00-05:00", group="site 2")
     timezone: Annotated[str, Field(pattern="^[A-Za-z0-9_+/-]{1,64}$")] = "UTC"
-    start: Time | None = None
-    end: Time | None = None
+    start: Time | None = Field(default=None, description="before it, the unit gets no action")
+    end: Time | None = Field(default=None, description="from then on, the unit gets no action")
     group: Said | None = None
     times: Times | None = Field(default=None, description="times of day at which decisions are due; null: those of the experiment")
     status: Literal["active", "withdrawn"] = "active"

@@ -13,7 +13,7 @@ from mebandit.live.version import Version
 from mebandit.policies import states
 from mebandit.service.experiment import Experiment
 from mebandit.service.messages import Configuration, Made, Request
-from mebandit.service.service import WITHDRAWN, rounds_between
+from mebandit.service.service import ABSENT, UNDRAWN, rounds_between
 from mebandit.service.store import experiments
 from mebandit.service.store.database import Database, Row, all_rows
 from mebandit.service.store.records import broken_link
@@ -154,8 +154,8 @@ def _again(row: Row, experiment: Experiment, version: Version) -> dict[str, Any]
     again = experiment.decide(request, trouble=None, **given)
     if row["mode"] == "fallback" and again["mode"] in ("learned", "warmup", "fallback") and again["reason"] != row["reason"]:
         return experiment.decide(request, trouble=row["reason"], **given)  # the experiment was paused, or its version could not be read
-    if row["mode"] == "unavailable" and row["reason"] == WITHDRAWN["reason"]:
-        return again | WITHDRAWN
+    if row["mode"] == "unavailable" and row["reason"] in ABSENT:
+        return again | UNDRAWN | {"reason": row["reason"]}
     return again
 
 

@@ -19,7 +19,7 @@ from mebandit.service.experiment import Experiment, canonical
 from mebandit.service.messages import Configuration, Made, Outcome, Request
 from mebandit.service.pulse import Pulse
 from mebandit.service.store import experiments, outcomes, records
-from mebandit.service.store.database import Database, Row
+from mebandit.service.store.database import Database, Row, in_utc
 from mebandit.service.store.decisions import NewDecision, Stored, decisions_named
 from mebandit.service.store.experiments import Conflict, Draft, NewVersion
 from mebandit.service.store.records import Key, incident_row
@@ -57,19 +57,29 @@ class Live(NamedTuple):
         if self.status == "paused":
             trouble = "The experiment is paused."
         given: dict[str, Any] = {"name": self.name, "received": received, "number": int(self.row["active"])}
-        unit = self.units.get(request.unit or "", {})
-        if unit.get("status") == "withdrawn":
-            row = self.experiment.decide(request, version=self.version, trouble=trouble, **given) | WITHDRAWN
-        else:
-            try:
-                row = self.experiment.decide(request, version=self.version, trouble=trouble, **given)
-            except InvalidInput:
-                raise
-            except Exception as error:  # trouble never stops a trial
-                row = self.experiment.decide(request, version=self.version, trouble=f"The policy failed ({error}).", **given)
+        try:
+            row = self.experiment.decide(request, version=self.version, trouble=trouble, **given)
+        except InvalidInput:
+            raise
+        except Exception as error:  # trouble never stops a trial
+            row = self.experiment.decide(request, version=self.version, trouble=f"The policy failed ({error}).", **given)
+        absent = self._absent(request.unit, row["decided_for"])
+        if absent is not None:
+            row |= UNDRAWN | {"reason": absent}
         row["configuration"] = self.row["configuration"]
         opened = row["mode"] == "fallback" and self.status != "paused"
         return NewDecision(row, self.row["epoch"], (self.incident(row),) if opened else ())
+
+    def _absent(self, unit: str | None, at: str) -> str | None:
+        """Why a unit takes no part at a time; None: it does, or nothing is known of it."""
+        known = self.units.get(unit or "", {})
+        if known.get("status") == "withdrawn":
+            return WITHDRAWN
+        if known.get("start") is not None and at < in_utc(datetime.fromisoformat(known["start"])):
+            return EARLY
+        if known.get("end") is not None and at >= in_utc(datetime.fromisoformat(known["end"])):
+            return LATE
+        return None
 
     def external(self, request: Made) -> NewDecision:
         """A decision that a client made by itself, to be stored."""
@@ -86,8 +96,11 @@ class Live(NamedTuple):
         return outcomes.NewOutcome(self.name, given.decision, given.revision, value, given.final, self.experiment.learns_from)
 
 
-UNDRAWN = {"version": None, "action": None, "allowed": None, "propensities": None, "uniform": None, "auxiliary": None}
-WITHDRAWN = UNDRAWN | {"mode": "unavailable", "reason": "The unit was withdrawn."}
+UNDRAWN = dict.fromkeys(("version", "action", "allowed", "propensities", "uniform", "auxiliary")) | {"mode": "unavailable"}
+"""a decision without an action"""
+WITHDRAWN, EARLY, LATE = "The unit was withdrawn.", "The unit has not started yet.", "The unit has ended."
+ABSENT = frozenset((WITHDRAWN, EARLY, LATE))
+"""why a unit takes no part"""
 
 
 class Service:

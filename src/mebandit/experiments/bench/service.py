@@ -9,14 +9,14 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from socket import socket
 from statistics import quantiles
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from mebandit.experiments.bench.measuring import BenchOptions, Done
 from mebandit.reports.page import Section
@@ -34,8 +34,6 @@ WALK: dict[str, Any] = {
     "fallback": {"none": 0.5, "prompt": 0.5},
     "cadence": {"seconds": 1},
 }
-ROW = "x" * 700
-"""about as long as the row of a decision"""
 
 
 class Measured(NamedTuple):
@@ -67,10 +65,8 @@ def run(options: BenchOptions, done: Done) -> list[Section]:
                 continue
             rows += measured(kind, store, workers, done)
     header = ["store", "processes", "clients", "decisions/s", "median ms", "99th ms", "outcomes/s", "bare commits/s", "share", "memory MB"]
-    setting = (
-        "Each client sends its next request when the last one was answered. Bare: as many threads insert a row of a decision's length "
-    )
-    setting += "and commit it, without a server. Server, clients and database share the machine."
+    setting = "Each client sends its next request when the last one was answered. Bare: as many threads insert a decision "
+    setting += "and commit it by itself, without a server. Server, clients and database share the machine."
     return [Section(title="The decision service", setting=setting, finding=finding(rows), table=Table(header, rows))]
 
 
@@ -101,9 +97,9 @@ def measured(kind: str, store: str, workers: int, done: Done) -> list[list[str]]
     with serving(store, workers) as (port, process):
         for clients in CLIENTS:
             asked = [decision(next(numbers)) for _ in range(100_000)]
-            decided = asyncio.run(ask(port, "decisions", iter(asked), clients))
+            decided = ask(port, "decisions", iter(asked), clients)
             names = [json.loads(each)["decision"] for each in asked]
-            told = asyncio.run(ask(port, "outcomes", iter([outcome(name) for name in names]), clients))
+            told = ask(port, "outcomes", iter([outcome(name) for name in names]), clients)
             bare = bare_rate(store, clients)
             times = [f"{decided.rate:,.0f}", f"{decided.median:.1f}", f"{decided.late:.1f}", f"{told.rate:,.0f}", f"{bare:,.0f}"]
             share, memory = f"{decided.rate / bare:.2f}", f"{megabytes(process):.0f}"
@@ -149,45 +145,88 @@ def call(port: int, method: str, path: str, body: Any = None) -> None:
     urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", text, headers, method=method), timeout=120).close()
 
 
-async def ask(port: int, path: str, bodies: Iterator[bytes], clients: int) -> Measured:
-    """Send requests for some seconds, by clients that each wait for their answer."""
+def ask(port: int, path: str, bodies: Iterator[bytes], clients: int) -> Measured:
+    """Send requests for some seconds, by clients that each wait for their answer. They take as little of the machine as they can."""
+    return _runner()(_ask(port, path, bodies, clients))
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, Measured]], Measured]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    found: Callable[[Coroutine[Any, Any, Measured]], Measured] = uvloop.run
+    return found
+
+
+async def _ask(port: int, path: str, bodies: Iterator[bytes], clients: int) -> Measured:
     times: list[float] = []
-    end = time.perf_counter() + SECONDS
-    begun = time.perf_counter()
-
-    async def client() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for body in bodies:
-            sent = time.perf_counter()
-            head = f"POST /v1/experiments/walk/{path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {KEY}\r\n"
-            writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if b" 200 " not in answer[:20]:
-                raise ConnectionError(answer.decode())
-            length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            await reader.readexactly(length)
-            times.append(time.perf_counter() - sent)
-            if time.perf_counter() > end:
-                break
-        writer.close()
-
-    await asyncio.gather(*(client() for _ in range(clients)))
+    loop, begun = asyncio.get_running_loop(), time.perf_counter()
+    asking = [Asking(path, bodies, begun + SECONDS, times) for _ in range(clients)]
+    for each in asking:
+        await loop.create_connection(lambda each=each: each, "127.0.0.1", port)  # type: ignore[misc]
+    await asyncio.gather(*(each.done for each in asking))
     cuts = quantiles(times, n=100)
     return Measured(len(times) / (time.perf_counter() - begun), 1e3 * cuts[49], 1e3 * cuts[98])
 
 
+class Asking(asyncio.Protocol):
+    """A client: it sends its next request when the last one was answered.
+
+    Args:
+        path: of the call.
+        bodies: what is sent, shared by all clients.
+        end: when no more is sent.
+        times: where it notes the seconds that each request took.
+    """
+
+    def __init__(self, path: str, bodies: Iterator[bytes], end: float, times: list[float]) -> None:
+        head = f"POST /v1/experiments/walk/{path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {KEY}\r\n"
+        self._head = f"{head}Content-Type: application/json\r\nContent-Length: ".encode()
+        self._bodies, self._end, self._times = bodies, end, times
+        self._sent, self._answer = 0.0, b""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._send()
+
+    def _send(self) -> None:
+        body = next(self._bodies, None)
+        self._sent = time.perf_counter()
+        if body is None or self._sent > self._end:
+            self._transport.close()
+            self.done.set_result(None)
+        else:
+            self._transport.write(self._head + b"%d\r\n\r\n" % len(body) + body)
+
+    def data_received(self, data: bytes) -> None:
+        """Note how long it took, and go on."""
+        self._answer += data
+        head, mark, body = self._answer.partition(b"\r\n\r\n")
+        if not mark or len(body) < int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]):
+            return
+        if b" 200 " not in head[:20]:
+            self.done.set_exception(ConnectionError(self._answer.decode()))
+            self._transport.close()
+            return
+        self._answer = b""
+        self._times.append(time.perf_counter() - self._sent)
+        self._send()
+
+
 def bare_rate(store: str, clients: int) -> float:
-    """Rows per second that as many threads insert and commit, each with a connection of its own."""
-    connect = connector(store)
-    first = connect()
-    first("CREATE TABLE IF NOT EXISTS bare (name TEXT PRIMARY KEY, body TEXT)")
+    """Decisions per second that as many threads insert and commit one by one, each thread with a connection of its own and without a
+    server: the row of a decision of the store, in a table with the same columns and indices."""
+    row, connect, statement = bare_table(store)
     made = [0] * clients
     end = time.perf_counter() + SECONDS
 
     def insert(k: int) -> None:
         execute = connect()
         while time.perf_counter() < end:
-            execute(f"INSERT INTO bare VALUES ('{clients}-{k}-{made[k]}', '{ROW}')")
+            execute(statement, row | {"name": f"{clients}-{k}-{made[k]}-{end}"})
             made[k] += 1
 
     threads = [threading.Thread(target=insert, args=(k,)) for k in range(clients)]
@@ -195,26 +234,41 @@ def bare_rate(store: str, clients: int) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    first("DROP TABLE bare")
     return max(sum(made) / SECONDS, 1e-9)
 
 
-def connector(store: str) -> Callable[[], Callable[[str], object]]:
-    """A function that opens a connection, in which every statement is committed at once."""
-    if store.startswith("postgresql"):
+def bare_table(store: str) -> tuple[dict[str, Any], Callable[[], Callable[..., Any]], str]:
+    """The row of a decision, a function that opens a connection in which every statement is committed at once, and the INSERT."""
+    from sqlalchemy import select
+
+    from mebandit.service.store.database import Database, first_row
+    from mebandit.service.store.schema import decision
+
+    database = Database(store)
+    columns = [column for column in decision.columns if column.name != "id"]
+    with database.read() as connection:
+        row = first_row(connection, select(*columns).limit(1)) or {}
+    postgresql = database.is_postgresql
+    database.close()
+    table, mark = ("bare", "%({})s") if postgresql else ("decision", ":{}")
+    statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(map(mark.format, row))})"
+    if postgresql:
         import psycopg
 
-        return lambda: psycopg.connect(store, autocommit=True).execute
+        with psycopg.connect(store, autocommit=True) as made:
+            made.execute("CREATE TABLE IF NOT EXISTS bare (LIKE decision INCLUDING ALL)")
+        return row, lambda: psycopg.connect(store, autocommit=True).execute, statement
+    Database(f"{store}.bare").close()
+    return row, lambda: _sqlite(f"{store}.bare"), statement
 
+
+def _sqlite(path: str) -> Callable[..., Any]:
     import sqlite3
 
-    def connect() -> Callable[[str], object]:
-        made = sqlite3.connect(f"{store}.bare", isolation_level=None, timeout=60, check_same_thread=False)
-        made.execute("PRAGMA journal_mode=WAL")
-        made.execute("PRAGMA synchronous=FULL")
-        return made.execute
-
-    return connect
+    made = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
+    made.execute("PRAGMA journal_mode=WAL")
+    made.execute("PRAGMA synchronous=FULL")
+    return made.execute
 
 
 def megabytes(process: int) -> float:

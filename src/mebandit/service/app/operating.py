@@ -1,6 +1,7 @@
 """The calls of those who run an experiment, and of those who watch it."""
 
 import json
+from datetime import datetime
 from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
@@ -76,7 +77,10 @@ def change(request: Request, x: X, body: Change, key: Key = OPERATE) -> Response
 
 @routes.put("/experiments/{x}/units/{unit}", summary="Register a unit", tags=["experiments"])
 def register(request: Request, x: X, unit: UnitName, body: Unit, key: Key = OPERATE) -> Unit:
-    """What is known of a participant. Nothing is overwritten: each call adds a row. A withdrawn unit gets no action any more."""
+    """What is known of a participant. Nothing is overwritten: each call adds a row. A unit gets no action before its start, from its end
+    on, and after it was withdrawn."""
+    if body.start is not None and body.end is not None and datetime.fromisoformat(body.end) <= datetime.fromisoformat(body.start):
+        checks.refuse("end", f"be after the start, {body.start}", body.end)
     service = service_of(request)
     service.found(x)
     told = body.model_dump(mode="json")

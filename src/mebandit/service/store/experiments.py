@@ -121,8 +121,9 @@ def save_unit(connection: Connection, name: str, unit: str, body: dict[str, Any]
     """A new row about a unit; the last one holds."""
     locked(connection, name)
     before = units_of(connection, name, unit).get(unit, {"status": "active"})
+    decisive = "status", "start", "end"
     connection.execute(insert(unit_event).values(experiment=name, unit=unit, body=json.dumps(body, sort_keys=True), at=now(), by=by))
-    if body["status"] != before["status"]:
+    if any(body.get(part) != before.get(part) for part in decisive):
         connection.execute(update(experiment).where(experiment.c.name == name).values(epoch=experiment.c.epoch + 1))
     write_audit(connection, by, "unit", name, unit=unit)
 
