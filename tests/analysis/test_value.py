@@ -106,7 +106,7 @@ def test_the_estimates_are_those_of_a_slow_reference(name: str, clustered: bool)
     log["reward"] = log["reward"] + 40.0  # a level that weights alone do not cancel
     unit = np.random.default_rng(2).integers(0, 40, 1500)
     pi = {"uniform": np.full((1500, 2), 0.5), "always 1": np.tile([0.0, 1.0], (1500, 1)), "smooth": chance(log["x"])}[name]
-    found = value(log | {"who": unit}, POLICIES[name], unit="who" if clustered else None)
+    found = value(log | {"who": unit}, POLICIES[name], unit="who" if clustered else None, sandwich="hc0")
     for estimator, (V, se, more, more_se) in reference(log, pi, unit if clustered else None).items():
         own = found.estimates[estimator]
         np.testing.assert_allclose(
@@ -118,9 +118,41 @@ def test_the_estimates_are_those_of_a_slow_reference(name: str, clustered: bool)
     np.testing.assert_allclose(found.largest_share, rho.max() / rho.sum(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1, 6])
+def test_the_most_conservative_standard_errors_are_those_of_the_jackknife(size: int) -> None:
+    """hc3 of a mean is n/(n - n_g) times the change when a cluster is left out; dr is computed again with its regressions."""
+    log = adaptive_log(90, seed=6, batches=1)
+    unit = np.arange(90) // size
+    whole = mb.value(log | {"who": unit}, POLICIES, predicted=["x_0", "x_1"], unit="who" if size > 1 else None, sandwich="hc3")
+    slow = {name: [] for name in POLICIES}  # type: dict[str, list[float]]
+    for g in np.unique(unit):
+        keep = unit != g
+        x, a, r, p = (log[name][keep] for name in ("x", "action", "reward", "propensity"))
+        z = np.column_stack([np.ones(len(a)), x])
+        beta = [np.linalg.lstsq(z[a == b], r[a == b], rcond=None)[0] for b in (0, 1)]
+        for name, pi in {"uniform": np.full((90, 2), 0.5), "smooth": chance(log["x"])}.items():
+            ρ = pi[np.arange(90), log["action"]][keep] / p
+            fitted = np.column_stack([z @ b for b in beta])
+            slow[name].append(float(((pi[keep] * fitted).sum(axis=1) + ρ * (r - fitted[np.arange(len(a)), a])).mean()))
+    for name in ("uniform", "smooth"):
+        away = np.array(slow[name]) - whole[name].best.value
+        assert whole[name].best.std_error == pytest.approx(np.sqrt((away**2).sum()), rel=1e-9)
+    gap = np.array(slow["smooth"]) - slow["uniform"] - (whole["smooth"].best.value - whole["uniform"].best.value)
+    assert whole.contrast("smooth", "uniform").std_error == pytest.approx(np.sqrt((gap**2).sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["hc2", "hc3"])
+def test_a_round_is_a_cluster_of_its_own(kind: str) -> None:
+    """The correction of single rounds and the one of clusters are two ways to the same numbers, degrees of freedom too."""
+    log = adaptive_log(200, seed=7) | {"who": np.arange(200)}
+    each, own = value(log, POLICIES, sandwich=kind), value(log, POLICIES, unit="who", sandwich=kind)
+    np.testing.assert_allclose(own.spread.covariance, each.spread.covariance, rtol=1e-9, atol=1e-14)
+    assert own["smooth"].best.df == pytest.approx(each["smooth"].best.df, rel=1e-9)
+
+
 def test_differences_between_policies_are_paired() -> None:
     log = adaptive_log(1500, seed=3)
-    found = value(log, POLICIES)
+    found = value(log, POLICIES, sandwich="hc0")
     n, z, a, r = 1500, np.column_stack([np.ones(1500), log["x"]]), log["action"], log["reward"]
     fitted = np.column_stack([z @ np.linalg.lstsq(z[a == b], r[a == b], rcond=None)[0] for b in (0, 1)])
     y = {}
@@ -204,13 +236,13 @@ def test_workers_do_not_matter(kind: str, tmp_path: Path) -> None:
     targets = POLICIES | {"learned": mb.Fitted(method="rc", floor=0.05)}
     one, two = (value(paths, targets, unit="who", error_cov=ERROR, workers=workers) for workers in (1, 2))
     assert json.loads(one.to_json()) == json.loads(two.to_json())
-    np.testing.assert_array_equal(one.moments, two.moments)
+    np.testing.assert_array_equal(one.spread.covariance, two.spread.covariance)
     assert one.first == 6000
 
 
 def test_a_log_larger_than_a_block_is_no_different() -> None:
     log = adaptive_log(ROWS + 5000, seed=8)
-    found = value(log, chance)
+    found = value(log, chance, sandwich="hc0")
     for estimator, (V, se, *_) in reference(log, chance(log["x"])).items():
         np.testing.assert_allclose([found.estimates[estimator].value, found.estimates[estimator].std_error], [V, se], rtol=1e-8)
 

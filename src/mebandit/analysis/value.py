@@ -1,34 +1,36 @@
 """`value`: what a policy would have earned, from a log that another policy made. The formulas are in `value_estimators`.
 
-The log is read twice: for the regressions of the reward on the prediction, then for the sums from which the estimates follow.
+The log is read three times: for the regressions of the reward on the prediction, for the sums from which the estimates follow, and for the
+scores of the rounds, from which standard errors follow (`value_scores`). With clusters their sums have that already.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from mebandit import checks
 from mebandit.analysis.linear_rule import Fitted, LinearRule
-from mebandit.analysis.logged_context import Frame, Probabilities, Seen
+from mebandit.analysis.logged_context import Frame
 from mebandit.analysis.target_policies import named, prepared
-from mebandit.analysis.value_estimators import Sums, assembled, merged
+from mebandit.analysis.value_estimators import assembled, means_of, merged
 from mebandit.analysis.value_result import Value, Values
+from mebandit.analysis.value_rounds import Scored, Valued, outcomes_of
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.equations import outcome_regressions
+from mebandit.estimation.leverage import SANDWICHES, Sandwich
 from mebandit.estimation.methods import Method, Options
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.precision import of_usable_sizes
 from mebandit.estimation.solution import solve_log
 from mebandit.logs.log import Log, LogColumns, log_of
-from mebandit.logs.reading import Reading, by_unit, reading_of, refuse_unknown_error
-from mebandit.logs.source import Block, forecast_of
+from mebandit.logs.reading import Reading, reading_of, refuse_unknown_error
+from mebandit.logs.source import Block
+from mebandit.logs.window import EVERYTHING, Window
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
-from mebandit.values import Floats
 
 
 class ValueOptions(LogColumns, total=False):
@@ -40,6 +42,7 @@ class ValueOptions(LogColumns, total=False):
     set_aside: str | Path | None
     workers: Workers
     progress: Show
+    sandwich: Sandwich
 
 
 @overload
@@ -57,6 +60,7 @@ def value(
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    sandwich: Sandwich = "hc2",
     **columns: Unpack[LogColumns],
 ) -> Value | Values:
     """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals.
@@ -87,6 +91,8 @@ def value(
         set_aside: As in `fit` (default None).
         workers: As in `fit` (default None: all cores). The result does not depend on it.
         progress: As in `fit` (default None).
+        sandwich: How standard errors are corrected for small samples: "hc2" (default) and "hc3" for the leverage of every round or cluster,
+            with t intervals; "hc0": not at all, with normal intervals.
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
@@ -102,9 +108,10 @@ def value(
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
+    kind = checks.one_of("sandwich", sandwich, SANDWICHES)
     stored = _unweighted(log_of(log, columns))
     reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
-    found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
+    found = _Valuation(reading, named(policy), share, level, kind).values(on_bad, set_aside)
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 
 
@@ -146,34 +153,6 @@ def learn_then_value(
     return found
 
 
-class Window(NamedTuple):
-    """A stretch of a log, from `low` to before `high`: of its rows, or of its time if it has one."""
-
-    low: float
-    high: float
-
-    def cut(self, edge: float) -> tuple["Window", "Window"]:
-        """The stretches before and after an edge."""
-        return Window(self.low, edge), Window(edge, self.high)
-
-    def of(self, block: Block) -> Block:
-        """The rows of a block that are inside. Rows that are not used shift the count within their block: every row still is in one
-        window only."""
-        n = block.rounds.rewards.size
-        if self == EVERYTHING:
-            return block
-        place = block.times if block.times.size else block.start + np.arange(n)
-        rows = np.flatnonzero((place >= self.low) & (place < self.high))
-        if rows.size == n:
-            return block
-        start = block.start if block.times.size else block.start + int(rows[0] if rows.size else 0)
-        unit, times = block.unit[rows] if block.units else block.unit, block.times[rows] if block.times.size else block.times
-        return block._replace(start=start, rounds=block.rounds.taken(rows), unit=unit, times=times, forecast=block.forecast[rows])
-
-
-EVERYTHING = Window(-np.inf, np.inf)
-
-
 @dataclass(frozen=True)
 class _Valuation:
     """The steps from a log to values."""
@@ -182,6 +161,7 @@ class _Valuation:
     targets: dict[str, Any]
     share: float
     level: float
+    sandwich: str
 
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
         reading = self.reading
@@ -196,10 +176,30 @@ class _Valuation:
         error = reading.error.completed(raw)
         frame = self._frame(raw, error if reading.error_known else None)
         policies = [prepared(name, policy, frame) for name, policy in targets.items()]
-        beta, center = outcome_regressions(raw), float(raw.full[0].sum(axis=0)[0, -1] / max(raw.rounds.sum(), 1.0))
-        beta[:, 0] -= center
-        sums = reading.source.through(lambda block: self._sum(window.of(block), error, policies, beta, center), merged, "values")
-        return assembled(sums, targets, center, len(counted.faults), used, self.level, reading.source.columns.unit is not None)
+        outcomes = outcomes_of(raw)
+        clustered = reading.source.columns.unit is not None
+        task = Valued(reading, window, error, policies, outcomes, self.sandwich, counted.rows, len(counted.contexts.places))
+        sums = reading.source.through(task.sum, merged, "values")
+        units = len(sums.by_unit.places) if clustered else 0
+        if clustered and units < 2:
+            checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")
+        means = means_of(sums, targets, outcomes.center)
+        if clustered:
+            spread = task.spread_of_units(sums, means)
+        else:
+            scored = reading.source.through(lambda block: task.score(block, means), Scored.merge, "standard errors")
+            spread = scored.spread(means.n, self.sandwich)
+        return assembled(
+            means,
+            spread,
+            sums,
+            targets,
+            center=outcomes.center,
+            faults=len(counted.faults),
+            first=used,
+            level=self.level,
+            units=units,
+        )
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
         mean, cov = (raw if error is None else error.unbiased_products(raw)).mean_and_cov
@@ -240,28 +240,3 @@ class _Valuation:
         theta = solution.fits[policy.method].theta
         zero = np.zeros(len(theta))
         return policy.rule(theta[:, int(policy.intercept) :], theta[:, 0] if policy.intercept else zero, calibration)
-
-    def _sum(self, block: Block, error: Correction, policies: list[Probabilities], beta: Floats, center: float) -> Sums:
-        """Σ gg' of a block, and by unit."""
-        rounds, size = block.rounds, 2 + 3 * len(policies)
-        n, k = rounds.rewards.size, self.reading.source.n_actions
-        ready, forecast = self.reading.ready(block, error), forecast_of(block, k)
-        seen = Seen(rounds.predicted.T, ready.predicted.T, ready.errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
-        r, t = rounds.rewards - center, np.arange(n)
-        fitted = beta[:, 0] + np.einsum("td,kd->tk", seen.predicted, beta[:, 1:])
-        never = forecast == 0.0 if forecast.shape[1] else np.zeros((n, k), dtype=np.bool_)
-        g, largest, unsupported = np.empty((size, n)), np.zeros(len(policies)), np.zeros(len(policies))
-        g[0], g[1] = 1.0, r
-        for i, probabilities in enumerate(policies):
-            π_e = probabilities(seen) if n else np.zeros((0, k))
-            ρ = π_e[t, rounds.actions] / rounds.propensities
-            g[2 + 3 * i], g[3 + 3 * i] = ρ, ρ * r
-            g[4 + 3 * i] = (π_e * fitted).sum(axis=1) + ρ * (r - fitted[t, rounds.actions])
-            largest[i], unsupported[i] = ρ.max(initial=0.0), π_e[never].sum()
-        # loops in NumPy itself: a matrix product might use threads of its own, and add in an order that depends on them
-        moments = np.einsum("it,jt->ij", g, g)
-        totals = np.zeros((len(block.units), size))
-        if block.units:
-            for i, row in enumerate(g):
-                totals[:, i] = np.bincount(block.unit, row, len(block.units))
-        return Sums(moments, by_unit(block, totals), largest, unsupported)

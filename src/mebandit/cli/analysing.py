@@ -15,7 +15,7 @@ from rich.text import Text
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.naming import in_options
-from mebandit.cli.options import log_argument, log_arguments, log_options, stored_log, workers_options
+from mebandit.cli.options import log_argument, log_arguments, log_options, sandwich_option, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
 from mebandit.estimation.methods import METHODS
 from mebandit.measurement import ErrorModel
@@ -42,13 +42,7 @@ from mebandit.runtime.files import begins_with, check_output
     show_default=True,
     help="When to stabilise an estimate (Fuller).",
 )
-@click.option(
-    "--sandwich",
-    type=click.Choice(["hc2", "hc3", "hc0"]),
-    default="hc2",
-    show_default=True,
-    help="Small-sample correction of standard errors; hc0: none.",
-)
+@sandwich_option
 @click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")

@@ -121,6 +121,12 @@ ROW_OPTIONS = (
 )
 
 
+def sandwich_option(command: Command) -> Command:
+    """How standard errors are corrected."""
+    text = "Small-sample correction of standard errors; hc0: none."
+    return click.option("--sandwich", type=click.Choice(["hc2", "hc3", "hc0"]), default="hc2", show_default=True, help=text)(command)
+
+
 def threads_option(command: Command) -> Command:
     """How many threads compute."""
     text = "Number of threads; all cores by default. The results do not depend on it."

@@ -16,6 +16,7 @@ from mebandit.cli.options import (
     log_argument,
     log_arguments,
     log_options,
+    sandwich_option,
     stored_log,
     threads_option,
     whole,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
+@sandwich_option
 @click.option("--difference", is_flag=True, help="Print the differences between the policies, with intervals.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")

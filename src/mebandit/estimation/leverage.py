@@ -61,12 +61,12 @@ def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, sandwich: str)
     outcome, effect = np.zeros((k, d + 1, d + 1)), np.zeros((k, p, d + 1))
     if "dr" in fits:
         unit, weighted, _, offered = products.full
-        outcome = np.stack([_pinv(table[:-1, :-1]) for table in unit])
+        outcome = np.stack([pinv(table[:-1, :-1]) for table in unit])
         effect = (offered - weighted)[:, d + 1 - p : -1, :-1] @ outcome
     return Leverage(KINDS[sandwich], precision, outcome, np.ascontiguousarray(effect))
 
 
-def _pinv(matrix: Floats) -> Floats:
+def pinv(matrix: Floats) -> Floats:
     """The inverse, in units in which the diagonal is one, of what is not rounding."""
     size = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     return np.asarray(np.linalg.pinv(matrix / np.outer(size, size), rcond=1e-10, hermitian=True) / np.outer(size, size))
@@ -106,7 +106,7 @@ def clusters_corrected(
             scores = corrected[g, :, at]
             if method == "dr":
                 scores = scores + _without_own(tables[:, :, a], leverage.outcome_precision[a], beta[a], features)
-            corrected[g, :, at] = _freed(scores, own[:, a, features, features], fit.matrix[a], -0.5 if leverage.kind == 2 else -1.0)
+            corrected[g, :, at] = freed(scores, own[:, a, features, features], fit.matrix[a], -0.5 if leverage.kind == 2 else -1.0)
     return corrected
 
 
@@ -116,11 +116,11 @@ def _without_own(tables: Floats, precision: Floats, beta: Floats, features: slic
     own = unit[:, :-1, :-1]
     residual = unit[:, :-1, -1] - own @ beta
     effect = (offered - weighted)[:, features, :-1]
-    freed = _freed(residual, own, _pinv(precision), -1.0)
-    return np.asarray(np.einsum("gij,gj->gi", effect.sum(axis=0) - effect, -freed @ precision))
+    scores = freed(residual, own, pinv(precision), -1.0)
+    return np.asarray(np.einsum("gij,gj->gi", effect.sum(axis=0) - effect, -scores @ precision))
 
 
-def _freed(scores: Floats, own: Floats, matrix: Floats, power: float) -> Floats:
+def freed(scores: Floats, own: Floats, matrix: Floats, power: float) -> Floats:
     """(I - H)^power ψ with H = G_g M^-1 for all clusters, in the basis in which M is I; ψ where M is not positive definite."""
     size = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))

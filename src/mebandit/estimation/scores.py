@@ -9,7 +9,7 @@ from mebandit.estimation.leverage import Leverage
 from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.nuisance import NuisanceJacobian
 from mebandit.estimation.solving import Fit
-from mebandit.estimation.student import GROUPS
+from mebandit.estimation.student import in_groups
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats, Integers
 
@@ -68,14 +68,10 @@ class Scores(NamedTuple):
         return np.asarray(self.totals[g].T @ self.totals[g] if self.totals.size else upper + np.triu(upper, 1).T)
 
     def grouped(self, g: int) -> Floats:
-        """ψ of method g by cluster or by group of rounds, of which there are at most `GROUPS`, (groups, K p)."""
+        """ψ of method g by cluster or by group of rounds, of which there are at most `student.GROUPS`, (groups, K p)."""
         if not self.totals.size:
             return np.asarray(self.groups[g].T)
-        short = -len(self.totals[g]) % GROUPS if len(self.totals[g]) > GROUPS else 0
-        if not short and len(self.totals[g]) <= GROUPS:
-            return np.asarray(self.totals[g])
-        padded = np.pad(self.totals[g], ((0, short), (0, 0)))
-        return np.asarray(padded.reshape(-1, GROUPS, padded.shape[1]).sum(axis=0))
+        return in_groups(self.totals[g])
 
     @property
     def by_cluster(self) -> Floats:
