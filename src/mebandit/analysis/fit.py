@@ -93,10 +93,12 @@ def fit(
     >>> found.estimates["meb"].theta.round(1).ravel()
     array([-1.,  2.])
     """
-    chosen = _chosen(methods)
+    chosen, stored = _chosen(methods), log_of(log, columns)
+    if "dr" not in chosen and stored.columns.baseline:
+        checks.refuse("baseline", "go with the method 'dr', the only one that reads it", f"the methods {', '.join(chosen)}")
     floor = None if floor is None else checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
-    reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
+    reading = reading_of(stored, only_available=True, workers=workers, progress=progress)
     told = _checked_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), **options._asdict(), "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
@@ -178,15 +180,16 @@ class _Steps:
 
     def analysis(self, validation: tuple[Pairs, ...], settings: dict[str, Any], **rules: Any) -> Analysis:
         counted = self.reading.count(**rules)
-        raw, faults, left_out = counted[:3]
-        error = self.reading.error.completed(raw)
-        products = error.unbiased_products(raw)
+        whole, faults, left_out = counted[:3]
+        error = self.reading.error.completed(whole)
+        raw = whole.context
         self._check_features(raw)
         self._check_constants(raw, error)
-        solutions = self._solved(products, error)
+        solutions = self._solved(error.unbiased_products(whole), error)
+        products = error.unbiased_products(raw)
         solution = self._with_jacobian(solutions[1.0], products, error)
         known = self._uncertainty(solution, error, counted)
-        estimates = with_model_uncertainty(solution, known.scores, raw, error)
+        estimates = with_model_uncertainty(solution, known.scores, whole, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", tuple[Pairs, ...]()
         if self.methods != ("ridge",):  # which takes nothing out
@@ -313,7 +316,7 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0, in_all=len(counted.contexts.places), rounds=counted.rows)
         solution.add_scores(scores, rounds, block.unit if clustered else None, first=block.start)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
-        reading = self.reading.source.coding.probability_of
+        rounds, reading = rounds.context, self.reading.source.coding.probability_of
         tally = tally_of(block, rounds, k, counted.rows, mean, self.floor, varying=error.varying, reading=reading)
         kernels.count_close(tally.close, _preferred(solution), error.varying, rounds)
         return Scored(scores.meat, scores.groups, by_unit(block, scores.by_cluster), tally)

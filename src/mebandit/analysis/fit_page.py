@@ -7,7 +7,7 @@ import numpy as np
 
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
-from mebandit.analysis.fit_tables import coefficients, contrasts, digits, meaningful, pair_name, sensitivity, tidy
+from mebandit.analysis.fit_tables import coefficients, contrasts, digits, joint_tests, meaningful, pair_name, sensitivity, tidy
 from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -47,7 +47,21 @@ def averages(analysis: Analysis, level: float) -> str:
         if np.isfinite(meaningful(analysis, analysis.best, [a, 0], np.array([effect.value]))).all():
             value, low, high = (digits(number, effect.std_error) for number in (effect.value, *effect.interval(level)))
             words.append(f"{pair_name(analysis, a, 0)} {value} [{low}, {high}]")
-    return f"Average effect over the rounds of the log, by {analysis.best.method}: {'; '.join(words)}." if words else ""
+    if not words:
+        return ""
+    return f"Average effect over the rounds of the log, by {analysis.best.method}: {'; '.join(words)}.{_together(analysis, level)}"
+
+
+def _together(analysis: Analysis, level: float) -> str:
+    """The same intervals so that all of them hold together, where there are several and the guard decided none."""
+    if analysis.n_actions < 3 or (analysis.settings.get("guard") != "always" and analysis.best.guarded.any()):
+        return ""
+    found = analysis.average_effects()
+    ends = [
+        f"{pair_name(analysis, a, 0)} [{digits(low, effect.std_error)}, {digits(high, effect.std_error)}]"
+        for a, (effect, (low, high)) in enumerate(zip(found.effects, found.interval(level), strict=True), 1)
+    ]
+    return f" Intervals that hold together with {100 * level:g} %: {'; '.join(ends)}."
 
 
 def _by_action(analysis: Analysis, marked: dict[str, Booleans]) -> list[str]:
@@ -94,6 +108,7 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
     lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
     tables = [coefficients(analysis).as_text(), remarks(analysis), unbiased(analysis), contrasts(analysis, level).as_text()]
     tables.append(averages(analysis, level))
+    tables.append(joint_tests(analysis).as_text())
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
@@ -144,6 +159,11 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."
     )
+    page.heading("Joint tests").text(
+        "Wald tests of several coefficients at once, by Fisher's F with the degrees of freedom of the standard errors as denominator. "
+        "No difference: the actions have the same coefficients. No moderation: no feature changes the difference."
+    )
+    page.table(joint_tests(analysis))
     page.heading("If the error were larger or smaller").text(
         "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
         "Bands are one standard error of the estimate with 1 Σe. A dash stands for stabilised estimates, where x̃ varies less than its "

@@ -202,7 +202,7 @@ class _Valuation:
         )
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
-        mean, cov = (raw if error is None else error.unbiased_products(raw)).mean_and_cov
+        mean, cov = (raw if error is None else error.unbiased_products(raw)).context.mean_and_cov
         return Frame(self.reading.source.n_actions, error, mean, cov, self.reading.source.coding.actions)
 
     def _halves(self, *windows: Window) -> tuple[Crossproducts, Crossproducts]:

@@ -53,7 +53,7 @@ class Terms(NamedTuple):
     g: Floats
     """(1, r, and for every policy ρ, ρ r, y), r and y less the center, (2 + 3 policies, n)"""
     z: Floats
-    """(1, x̃), (n, d + 1)"""
+    """(1, x̃), (n, d + 1), or (1, x̃, s) with a baseline s"""
     residual: Floats
     """r - z'β_a, (n,)"""
     chances: list[Floats]
@@ -100,10 +100,10 @@ class Valued:
         """The rounds of a block."""
         rounds = block.rounds
         n, k = rounds.rewards.size, self.reading.source.n_actions
-        ready = self.reading.ready(block, self.error)
-        seen = Seen(rounds.predicted.T, ready.predicted.T, ready.errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
+        ready, z = self.reading.ready(block, self.error).context, np.column_stack([np.ones(n), rounds.predicted.T])
+        seen = Seen(rounds.context.predicted.T, ready.predicted.T, ready.errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
         beta, r, t = self.outcomes.beta, rounds.rewards - self.outcomes.center, np.arange(n)
-        fitted = beta[:, 0] + np.einsum("td,kd->tk", seen.predicted, beta[:, 1:])
+        fitted = beta[:, 0] + np.einsum("td,kd->tk", z[:, 1:], beta[:, 1:])
         residual = r - fitted[t, rounds.actions]
         g, chances = np.empty((2 + 3 * len(self.policies), n)), []
         g[0], g[1] = 1.0, r
@@ -112,7 +112,7 @@ class Valued:
             ρ = π_e[t, rounds.actions] / rounds.propensities
             g[2 + 3 * i], g[3 + 3 * i], g[4 + 3 * i] = ρ, ρ * r, (π_e * fitted).sum(axis=1) + ρ * residual
             chances.append(π_e)
-        return Terms(g, np.column_stack([np.ones(n), seen.predicted]), residual, chances)
+        return Terms(g, z, residual, chances)
 
     @property
     def _leaves_clusters_out(self) -> bool:

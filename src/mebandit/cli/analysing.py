@@ -83,6 +83,8 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         print_table(*_narrow(title, table), set())
     if page.averages(found, level):
         Console().print(page.averages(found, level) + "\n", highlight=False, markup=False)
+    tests = fit_tables.joint_tests(found)
+    print_table("Joint tests (Wald)", tests.header, tests.rows, set())
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     if page.unbiased(found):

@@ -32,6 +32,7 @@ COLUMN_KEYS = (
     "n_actions",
     "missing_outcomes",
     "observed",
+    "baseline",
     "floor",
 )
 """what a TOML file may say of a log"""
@@ -80,6 +81,11 @@ COLUMN_OPTIONS = (
     ),
     click.option(
         "--observed", help="Column of the probability that the outcome is observed: weights of meb and dr where some are left out."
+    ),
+    click.option(
+        "--baseline",
+        help="Further columns for the working model of the reward, separated by commas: smaller standard errors of dr. They must be known "
+        "before the action is drawn.",
     ),
     click.option(
         "--columns",

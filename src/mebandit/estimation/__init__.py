@@ -12,6 +12,7 @@ In the order of the computation:
     nuisance             how θ of regression calibration moves with the mean and covariance that x̂ is computed with
     scores               the scores ψ of the rounds and the sandwich covariance
     solution             all methods solved from one log
+    simultaneous         the level of each of several intervals that hold together
     result               `Estimate`, the value that users hold
     error_model_variance what the uncertainty of an estimated error model adds to the covariances
     estimate             the public `estimate`

@@ -37,6 +37,7 @@ def estimate(
     guard: Guard = "auto",
     unit: ArrayLike | None = None,
     sandwich: Sandwich = "hc2",
+    baseline: ArrayLike | None = None,
 ) -> Estimate:
     """Reward parameters of every action from a log of rounds in which the context was predicted with error.
 
@@ -63,6 +64,8 @@ def estimate(
         unit: Labels of participants or clusters, (T,), within which rounds may be correlated; by default none are, given the past.
         sandwich: The small-sample correction of standard errors. "hc2" (default): for the leverage of every round or cluster; "hc3": the
             same, more conservative; both with t intervals. "hc0": none, with normal intervals.
+        baseline: Further columns for the working model of the reward in "dr", (T,) or (T, b), known before the action is drawn, with or
+            without error: for smaller standard errors. "dr" is unbiased even if that model is wrong; None by default.
 
     Returns:
         The estimate: `theta` (K, d), `std_error` (K, d), `interval(0.95)`, `contrast(1, 0)`, `diagnostics`.
@@ -80,6 +83,7 @@ def estimate(
     checks.one_of("method", method, METHODS)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
+    rounds = rounds if baseline is None else _with_baseline(rounds, baseline, method)
     clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
     return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
 
@@ -109,6 +113,16 @@ def _rounds_and_model(
     if model is not None and names and all(isinstance(name, str) for name in names):
         model.check_features("error_cov", names)
     return check_rounds(predicted, actions, rewards, propensities, cov, n_actions=n_actions, stabilizer=stabilizer), model
+
+
+def _with_baseline(rounds: Rounds, baseline: ArrayLike, method: str) -> Rounds:
+    """Rounds with the columns of a baseline after the features."""
+    if method != "dr":
+        checks.refuse("baseline", "go with the method 'dr', the only one that reads it", f"the method {method!r}")
+    n = rounds.rewards.size
+    given = checks.regular("baseline", baseline)
+    columns = checks.floats("baseline", given[:, None] if given.ndim == 1 else given, (n, None))
+    return rounds._replace(predicted=np.vstack([rounds.predicted, columns.T]))
 
 
 def _clusters(unit: ArrayLike, n_rounds: int) -> Integers:
@@ -168,10 +182,10 @@ def _estimates_of(
     """The steps of `estimates_of`."""
     varying = len(rounds.errors) > 1
     raw = crossproducts(rounds, n_actions, varying=varying)
-    correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).completed(raw)
+    correction = Correction(unpack(rounds.errors[0], raw.context_dim), varying, model).completed(raw)
     products, ready = correction.unbiased_products(raw), correction.unbiased_rounds(rounds)
     if model is not None and set(methods) != {"ridge"}:
-        warn_if_berkson(model, second_moment(products, options.intercept))
+        warn_if_berkson(model, second_moment(products.context, options.intercept))
     constant = None if varying else correction.mean_cov
     calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if "rc" in methods and varying else None
     solution = solve_log(products, methods, error_cov=constant, calibrated=calibrated, options=options, strict=strict)
@@ -179,7 +193,7 @@ def _estimates_of(
         solution = solution.with_jacobian(solution.jacobian_sums(ready), products)
     scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1, rounds=rounds.rewards.size)
     solution.add_scores(scores, ready, clusters)
-    known = _of_rounds(rounds, products)
+    known = _of_rounds(rounds, products.context)
     found = with_model_uncertainty(solution, scores, raw, correction)
     return {name: replace(own, diagnostics=own.diagnostics | known) for name, own in found.items()}
 

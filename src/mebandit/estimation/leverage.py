@@ -19,7 +19,7 @@ import numpy as np
 
 from mebandit import kernels
 from mebandit.estimation.methods import RECIPES
-from mebandit.estimation.moments import Crossproducts, unpack
+from mebandit.estimation.moments import Crossproducts, order_of, unpack
 from mebandit.estimation.solving import Fit
 from mebandit.kernels import layout
 from mebandit.values import Floats
@@ -39,7 +39,7 @@ class Leverage(NamedTuple):
     precision: Floats
     """M^-1, zero where there is none, (methods, K, p, p)"""
     outcome_precision: Floats
-    """(Σ zz')^-1 of the outcome regressions of "dr", z = (1, x̃), (K, d + 1, d + 1)"""
+    """(Σ zz')^-1 of the outcome regressions of "dr", z = (1, x̃) or (1, x̃, s) with a baseline s, (K, d + 1, d + 1)"""
     outcome_effect: Floats
     """Σ c (1 - u) x̃z' (Σ zz')^-1, (K, p, d + 1)"""
 
@@ -57,12 +57,12 @@ def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, sandwich: str)
     for g, fit in enumerate(fits.values()):
         for a, inverse in fit.inverses.items():
             precision[g, a] = np.nan_to_num(inverse)
-    d = products.dim
-    outcome, effect = np.zeros((k, d + 1, d + 1)), np.zeros((k, p, d + 1))
+    d, size = products.context_dim, products.dim + 1
+    outcome, effect = np.zeros((k, size, size)), np.zeros((k, p, size))
     if "dr" in fits:
         unit, weighted, _, offered = products.full
         outcome = np.stack([pinv(table[:-1, :-1]) for table in unit])
-        effect = (offered - weighted)[:, d + 1 - p : -1, :-1] @ outcome
+        effect = (offered - weighted)[:, d + 1 - p : d + 1, :-1] @ outcome
     return Leverage(KINDS[sandwich], precision, outcome, np.ascontiguousarray(effect))
 
 
@@ -78,7 +78,7 @@ def corrects_clusters(n_clusters: int, n_actions: int, dim: int) -> bool:
 
 
 def clusters_corrected(
-    totals: Floats, by_cluster: Floats, fits: Mapping[str, Fit], leverage: Leverage, beta: Floats, to_calibrated: Floats
+    totals: Floats, by_cluster: Floats, fits: Mapping[str, Fit], leverage: Leverage, beta: Floats, to_calibrated: Floats, dim: int
 ) -> Floats:
     """The scores of clusters, (methods, clusters, K p), corrected for their leverage.
 
@@ -89,18 +89,19 @@ def clusters_corrected(
         leverage: What scores are corrected with.
         beta: The outcome regressions of "dr", (K, d + 1).
         to_calibrated: The map from (1, x̃, r) to (1, x̂, r) for "rc"; empty where it differs between rounds, and "rc" is not corrected.
+        dim: The number of features, d.
     """
     p = next(iter(fits.values())).theta.shape[1]
-    d = int((2 * by_cluster.shape[3]) ** 0.5) - 2
-    tables = unpack(by_cluster, d + 2)
-    features, corrected = slice(d + 1 - p, -1), totals.copy()
+    tables = unpack(by_cluster, order_of(by_cluster.shape[3]))
+    features, corrected = slice(dim + 1 - p, dim + 1), totals.copy()
+    context = np.r_[: dim + 1, tables.shape[-1] - 1]
     for g, (method, fit) in enumerate(fits.items()):
         weighting = RECIPES[method][0]
         own = tables[:, {layout.UNIT: 0, layout.INVERSE: 1, layout.PSEUDO: 2}[weighting]]
         if method == "rc":
             if not to_calibrated.size:
                 continue
-            own = to_calibrated @ own @ to_calibrated.T
+            own = to_calibrated @ own[..., context[:, None], context] @ to_calibrated.T
         for a in np.flatnonzero(fit.report != layout.SINGULAR):
             at = slice(a * p, (a + 1) * p)
             scores = corrected[g, :, at]

@@ -26,16 +26,20 @@ class Scoring(NamedTuple):
     plain: Booleans
     """whether the paper's formula was solved without the guard, (methods, K)"""
     beta: Floats
-    """outcome regressions for the pseudo-outcomes, (K, d + 1)"""
+    """outcome regressions for the pseudo-outcomes, (K, d + 1), or (K, d + b + 1) with a baseline"""
     calibrated: Booleans
     """whether the method regresses on x̂, (methods,)"""
     to_calibrated: Floats
     """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
     jacobian: NuisanceJacobian
     leverage: Leverage
+    dim: int
+    """d: rows of the predictions beyond it are of the baseline"""
 
 
-def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian, leverage: Leverage) -> Scoring:
+def scoring_of(
+    fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian, leverage: Leverage, dim: int
+) -> Scoring:
     """The scoring of the fits of several methods; `to_calibrated` maps (1, x̃, r) to (1, x̂, r), or is empty."""
     return Scoring(
         weighting=np.array([RECIPES[method][0] for method in fits]),
@@ -47,6 +51,7 @@ def scoring_of(fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, 
         to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
         jacobian=jacobian,
         leverage=leverage,
+        dim=dim,
     )
 
 

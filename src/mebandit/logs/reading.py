@@ -42,7 +42,7 @@ class Counted(NamedTuple):
         Args:
             error: What is known of the error, which may unbias predictions.
         """
-        mean, cov = self.sums.mean_and_cov
+        mean, cov = self.sums.context.mean_and_cov
         n = max(float(self.sums.rounds.sum()), 1.0)
         own = self.contexts.totals
         away = own[:, 1:] - own[:, :1] * mean
@@ -101,7 +101,7 @@ class Reading:
 
     def _counted(self, block: Block) -> Counted:
         """What a block adds to the first reading."""
-        x = block.rounds.predicted
+        x = block.rounds.context.predicted
         totals = np.zeros((len(block.units), 1 + len(x)))
         if block.units:
             for i, row in enumerate((None, *x)):

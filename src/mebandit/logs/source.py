@@ -189,6 +189,8 @@ class Source:
             seen = values[names.index(columns.observed)]
             faulty |= ~((seen >= LEAST_OBSERVED) & (seen <= 1.0))
         faults = list(torn)
+        wide = d + len(columns.baseline)
+        faulty |= ~(np.abs(values[d:wide]) <= limits.LARGEST).all(axis=0)
         if not self._are_good(batch, ends, unit, times) and kernels.mark_faults(values[:d], *self._given(values, names), k, faulty):
             numbered = _row_numbers(n, start, torn)[rows]
             said = partial(fault_of, batch, columns=columns, coding=self.coding, n_actions=k, file=piece.file)
@@ -206,7 +208,7 @@ class Source:
             allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
         weight = np.ones(1) if columns.observed is None else 1.0 / values[names.index(columns.observed)]
         stabilizer = np.repeat(weight[:, None] / k, k, axis=1)
-        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
+        rounds = Rounds(values[:wide], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
         own = ends[:, [*range(d), names.index(columns.reward)]]
         return Block(piece.before + start, rounds, units, unit, faults, forecast, own, times, left_out)
 

@@ -21,17 +21,18 @@ def add_scores(meat, totals, groups, unit, first, scoring, seen, log):
 
     psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
     formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
-    no such map, from `seen`. The nuisance Jacobian then adds what the estimation of mean and S_x does.
+    no such map, from `seen`. The nuisance Jacobian then adds what the estimation of mean and S_x does. Rows of the predictions beyond the
+    features are those of a baseline, which the outcome regressions alone read.
     """
     n_methods, n_actions, p = scoring.theta.shape
-    d, n = log.predicted.shape
+    d, n = scoring.dim, log.predicted.shape[1]
     psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((7, CHUNK)), np.empty((d, CHUNK))
     moves = np.empty((scoring.jacobian.slope.shape[1], CHUNK))
     taken = np.zeros((n_actions, d))
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
         for g in range(n_methods):
-            x, at, with_jacobian = log.predicted, start, scoring.calibrated[g] and scoring.jacobian.slope.shape[0] > 0
+            x, at, with_jacobian = log.predicted[:d], start, scoring.calibrated[g] and scoring.jacobian.slope.shape[0] > 0
             if scoring.calibrated[g]:
                 x, at = (near, 0) if scoring.to_calibrated.shape[0] > 0 else (seen, start)
                 for i in range(scoring.to_calibrated.shape[0]):
