@@ -10,6 +10,7 @@ from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.linear_rule import Fitted, LinearRule
 from mebandit.analysis.planning.plan import plan
 from mebandit.analysis.planning.result import Plan
+from mebandit.analysis.sequence import ConfidenceSequence, confidence_sequence
 from mebandit.analysis.value import learn_then_value, value
 from mebandit.analysis.value_result import Value, Values
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Analysis",
     "ClusterError",
+    "ConfidenceSequence",
     "Decision",
     "ErrorModel",
     "Estimate",
@@ -60,6 +62,7 @@ __all__ = [
     "check_journal",
     "check_policy",
     "clipped",
+    "confidence_sequence",
     "environments",
     "estimate",
     "estimate_moments",

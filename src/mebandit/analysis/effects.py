@@ -87,7 +87,7 @@ def average_effects(found: Estimate, sides: Floats, mean: Floats, mean_cov: Floa
     """
     k, d = found.theta.shape
     weights = np.r_[np.ones(len(found.covariance) // k - d), mean]
-    L: Floats = np.kron(sides, weights)
+    L: Floats = np.asarray(np.kron(sides, weights), dtype=np.float64)
     Δ = sides @ found.theta
     coefficients = np.column_stack([found.intercept, found.theta]) if found.has_intercept else found.theta
     own, added = L @ found.covariance @ L.T, Δ @ mean_cov @ Δ.T

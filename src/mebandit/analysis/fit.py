@@ -26,6 +26,7 @@ from mebandit.estimation.methods import METHODS, PREFERRED, Guard, Method, Optio
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import JacobianSums
 from mebandit.estimation.precision import check_digits, of_usable_sizes
+from mebandit.estimation.result import Estimate
 from mebandit.estimation.scores import Scores
 from mebandit.estimation.solution import Solution, solve_log
 from mebandit.kernels import layout
@@ -103,7 +104,7 @@ def fit(
     settings = {"methods": list(chosen), **options._asdict(), "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
-    return _Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
+    return Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
 
 
 def _chosen(methods: Any) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def compile_ahead(progress: Show = None) -> None:
     with compiling_notice(compiled, progress):
         reading = reading_of(Log(log, predicted="x", error_cov=0.0), workers=1, progress=False)
         reading.count()
-        _Steps(reading, Options(), METHODS, None).analysis((), {})
+        Steps(reading, Options(), METHODS, None).analysis((), {})
 
 
 class Scored(NamedTuple):
@@ -169,14 +170,43 @@ class Uncertainty(NamedTuple):
     """clusters; 0: rounds stand alone"""
 
 
+class Seen(NamedTuple):
+    """What a log says up to some row or time."""
+
+    estimate: Estimate
+    mean: Floats
+    """the mean context, (d,)"""
+    mean_cov: Floats
+    """its covariance, (d, d)"""
+    rounds: int
+    units: int
+    """clusters; 0: rounds stand alone"""
+
+
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """The steps of an analysis."""
 
     reading: Reading
     options: Options
     methods: tuple[str, ...]
     floor: float | None
+
+    def seen(self) -> Seen:
+        """The first method's estimate alone."""
+        counted = self.reading.counted()
+        error = self.reading.error.completed(counted.sums)
+        self._check_features(counted.sums.context)
+        products, method = error.unbiased_products(counted.sums), self.methods[0]
+        constant, calibrated = None if error.varying else error.mean_cov, None
+        if error.varying and method == "rc":
+            calibrated = self._calibrated(products, error)[1.0]
+        solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=self.options)
+        solution = self._with_jacobian(solution, products, error)
+        known = self._uncertainty(solution, error, counted)
+        found = with_model_uncertainty(solution, known.scores, counted.sums, error)[method]
+        mean, rounds = products.context.mean_and_cov[0], int(counted.sums.rounds.sum())
+        return Seen(found, mean, counted.spread_of_mean(error), rounds, known.units)
 
     def analysis(self, validation: tuple[Pairs, ...], settings: dict[str, Any], **rules: Any) -> Analysis:
         counted = self.reading.count(**rules)

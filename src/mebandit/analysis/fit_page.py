@@ -1,5 +1,6 @@
 """An analysis for people: what a terminal shows, and a folder with tables, figures and a page."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import numpy as np
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.fit_tables import coefficients, contrasts, digits, joint_tests, meaningful, pair_name, sensitivity, tidy
+from mebandit.analysis.plain import without_nan
+from mebandit.analysis.sequence import ConfidenceSequence
 from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -112,6 +115,19 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
 
 
+def _over_time(page: Page, looks: ConfidenceSequence) -> dict[str, str | bytes]:
+    """The bands over time on the page, and as files."""
+    drawn = picture(looks.plot())
+    page.heading("Over time").text(
+        "The differences between actions as the log grew. The bands hold at all looks together: one may look as often as one likes, and "
+        "stop at any look. The dashed lines are the intervals of one look alone, which do not bear that."
+    )
+    for line in str(looks).splitlines():
+        page.text(line)
+    page.picture(drawn, "Estimates, bands that hold at every look, and one-look intervals (dashed). The first bands leave the frame.")
+    return {"anytime.csv": as_csv(looks.table()), "anytime.png": drawn.png, "anytime.svg": drawn.svg}
+
+
 TABLES = ("estimates", "contrasts", "sensitivity", "diagnostics")
 FIGURES = ("forest", "sensitivity", "propensities", "drift")
 FILES = (
@@ -124,10 +140,21 @@ FILES = (
 """what is written to a folder"""
 
 
-def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
+ANYTIME = ("anytime.csv", "anytime.png", "anytime.svg")
+"""the same of bands over time, if they were asked for"""
+
+
+def as_json(analysis: Analysis, level: float, looks: ConfidenceSequence | None) -> str:
+    """`Analysis.to_json`, with the bands over time if there are any, under "anytime"."""
+    if looks is None:
+        return analysis.to_json(level)
+    return json.dumps(analysis.to_plain(level) | {"anytime": without_nan(looks.to_plain())}, allow_nan=False, indent=2)
+
+
+def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float, looks: ConfidenceSequence | None = None) -> Path:
     """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
     figures = pictures(analysis, level)
-    contents: dict[str, str | bytes] = {"fit.json": analysis.to_json(level) + "\n"}
+    contents: dict[str, str | bytes] = {"fit.json": as_json(analysis, level, looks) + "\n"}
     contents |= {f"{name}.csv": as_csv(table) for name, table in tidy(analysis, level).items()}
     contents |= {f"{name}.{kind}": content for name, drawn in figures.items() for kind, content in drawn._asdict().items()}
     effects = analysis.plot(level=level)
@@ -159,6 +186,8 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."
     )
+    if looks is not None:
+        contents |= _over_time(page, looks)
     page.heading("Joint tests").text(
         "Wald tests of several coefficients at once, by Fisher's F with the degrees of freedom of the standard errors as denominator. "
         "No difference: the actions have the same coefficients. No moderation: no feature changes the difference."

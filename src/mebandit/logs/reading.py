@@ -75,7 +75,7 @@ class Reading:
             checks.refuse("set_aside", "be given only together with `on_bad='set-aside'`", f"{set_aside} with `on_bad='refuse'`", remedy)
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
-        counted = self.source.through(self._counted, Counted.merge, "reading")
+        counted = self.counted()
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
             more = "" if not others else " 1 more row breaks a rule." if others == 1 else f" {others:,} more rows break a rule."
@@ -88,6 +88,10 @@ class Reading:
                 received = f"{counted.rows:,} rows, of which {counted.left_out.rows:,} lack an outcome or an available participant"
             raise LogError(f"the log must have at least one row that breaks no rule; got {received}.")
         return counted
+
+    def counted(self) -> Counted:
+        """The crossproducts of the log, and the rows that break a rule, whatever becomes of these."""
+        return self.source.through(self._counted, Counted.merge, "reading")
 
     def _remedy(self, faults: list[Fault]) -> str:
         """What to do about rows that break a rule."""

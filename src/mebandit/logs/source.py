@@ -37,6 +37,7 @@ from mebandit.logs.pieces import (
     table_pieces,
     version_of,
 )
+from mebandit.logs.window import EVERYTHING, Window
 from mebandit.runtime.progress import Show, progress_bar
 from mebandit.runtime.workers import Threads, Workers, hired
 from mebandit.values import Floats, Integers
@@ -96,6 +97,8 @@ class Source:
     """whether rows are left out in which the participant was not available; otherwise the action 0 was the only one allowed there"""
     without_missing: bool = False
     """whether rows without a reward are left out; otherwise they break a rule"""
+    window: Window = EVERYTHING
+    """the rows, or the stretch of time, that blocks hold"""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker on another machine needs to read a piece."""
@@ -103,13 +106,15 @@ class Source:
 
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(block) over all blocks, merged in the order of the log, by any number of workers."""
-        return self.through_batches(lambda *where: work(self._block(*where)), merge, what)
+        return self.through_batches(lambda *where: work(self.window.of(self._block(*where))), merge, what)
 
     def through_batches(self, work: Callable[[Any, Piece, int, Sequence[Fault]], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(record batch, its piece, rows of its file before it, torn rows in it), merged in the order of the log."""
 
         def fold(piece: Piece) -> T | None:
             found, start, torn = None, piece.start, piece.torn
+            if self.columns.time is None and piece.before + start >= self.window.high:
+                return None
             for batch in batches_of(piece):
                 part = work(batch, piece, start, torn)
                 found = part if found is None else merge(found, part)

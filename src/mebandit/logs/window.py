@@ -1,10 +1,11 @@
 """A stretch of a log: some of its rows, or of its time."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mebandit.logs.source import Block
+if TYPE_CHECKING:
+    from mebandit.logs.source import Block
 
 
 class Window(NamedTuple):
@@ -17,7 +18,7 @@ class Window(NamedTuple):
         """The stretches before and after an edge."""
         return Window(self.low, edge), Window(edge, self.high)
 
-    def of(self, block: Block) -> Block:
+    def of(self, block: "Block") -> "Block":
         """The rows of a block that are inside. Rows that are not used shift the count within their block: every row still is in one
         window only."""
         n = block.rounds.rewards.size
