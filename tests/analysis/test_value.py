@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
+from mebandit.analysis.bounded_values import lower_ends
 from mebandit.logs.pieces import ROWS
 from mebandit.values import Floats, Observation
 
@@ -573,3 +574,67 @@ def test_schedules_read_the_time_that_is_given() -> None:
 def test_policies_that_cannot_be_asked_are_refused(policy: Any, error: Any, sentence: str) -> None:
     with pytest.raises(mb.InvalidInput, match=sentence):
         value(adaptive_log(100, seed=23), policy, **({} if error is None else {"error_cov": error}))
+
+
+# ---- bounded rewards
+
+
+def slow_lower_ends(ξ: Floats, α: float) -> list[float]:
+    """The formula, round by round."""
+    ends, total, weight, cost, seen, spread = [0.0], 0.0, 0.0, 0.0, 0.5, 0.25
+    for t, x in enumerate(ξ, 1):
+        μ, s2 = seen / t, spread / t
+        λ = min(np.sqrt(2 * np.log(1 / α) / (s2 * t * np.log(1 + t))), 0.5)
+        total, weight, cost = total + λ * x, weight + λ, cost + (-np.log(1 - λ) - λ) * (x - μ) ** 2
+        seen, spread = seen + min(x, 1.0), spread + (x - μ) ** 2
+        ends.append(max(ends[-1], (total - np.log(1 / α) - cost) / weight))
+    return ends[1:]
+
+
+def bounded_log(n: int, seed: int) -> Log:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 1, (n, 2))
+    p = np.where(x[:, 0] > 0, 0.8, 0.2)
+    a = (rng.random(n) < p).astype(int)
+    r = (rng.random(n) < np.where(a == 1, 0.6, 0.3)).astype(float)
+    return {"x": x, "action": a, "reward": 2 * r - 1, "propensity": np.where(a == 1, p, 1 - p), "when": rng.permutation(n)}
+
+
+def test_the_band_of_bounded_rewards_is_the_formula_in_the_order_of_time() -> None:
+    log = bounded_log(300, 1)
+    found = value(log, "uniform", reward_bounds=(-1, 1), time="when", workers=1)
+    order = np.argsort(log["when"])
+    ρ, share = (0.5 / log["propensity"])[order], (log["reward"][order] + 1) / 2
+    low, high = -1 + 2 * np.array(slow_lower_ends(ρ * share, 0.025)), 1 - 2 * np.array(slow_lower_ends(ρ * (1 - share), 0.025))
+    looks = found.band.rounds.astype(int) - 1
+    np.testing.assert_allclose(found.band.low, low[looks], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.band.high, high[looks], rtol=1e-9, atol=1e-12)
+    assert (found.band.rounds[0], found.band.rounds[-1], len(looks)) == (6, 300, 50)
+    assert found.to_plain()["anytime_bounded"]["low"][-1] == found.band.last[0]
+    low_dr, high_dr = found.best.interval(anytime=True)
+    assert low_dr < found.best.interval()[0]
+    assert found.best.interval()[1] < high_dr
+
+
+def test_the_band_of_bounded_rewards_holds_at_all_looks() -> None:
+    """200 logs, all 400 rounds of each: at most 5 % leave, and the band is far narrower than nothing."""
+    left, width = [], []
+    for seed in range(200):
+        log = bounded_log(400, seed)
+        ρ, share = 0.5 / log["propensity"], (log["reward"] + 1) / 2
+        low, high = lower_ends(ρ * share, 0.025), 1 - lower_ends(ρ * (1 - share), 0.025)
+        left.append(((low > 0.45) | (high < 0.45)).any())
+        width.append(high[-1] - low[-1])
+    assert np.mean(left) <= 0.05
+    assert np.mean(width) < 0.6
+
+
+def test_bounds_that_do_not_hold_are_refused() -> None:
+    log = bounded_log(50, 2)
+    for options, words in {
+        (("reward_bounds", (0, 1)),): "all rewards must be within reward_bounds, 0 to 1; got -1",
+        (("reward_bounds", (1, 0)),): "reward_bounds must be the smallest and the largest possible reward; got 1 and 0",
+        (("reward_bounds", (-1, 1)), ("unit", "when")): "reward_bounds must go without `unit`",
+    }.items():
+        with pytest.raises(mb.InvalidInput, match=words):
+            value(log, "uniform", **dict(options))

@@ -59,9 +59,7 @@ def fit(
     sandwich: Sandwich = "hc2",
     **columns: Unpack[LogColumns],
 ) -> Analysis:
-    """Analyse a stored log: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
-
-    Memory does not grow with the number of rows.
+    """Analyse a log of any size: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
     Args:
         log: A `Log`; or what `Log` takes as its source, with its columns as further keywords.

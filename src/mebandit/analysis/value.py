@@ -5,13 +5,14 @@ scores of the rounds, from which standard errors follow (`value_scores`). With c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, overload
 
 import numpy as np
 
 from mebandit import checks
+from mebandit.analysis.bounded_values import Weighted, bands, checked_bounds
 from mebandit.analysis.linear_rule import Fitted, LinearRule
 from mebandit.analysis.logged_context import Frame
 from mebandit.analysis.target_policies import named, prepared
@@ -43,6 +44,7 @@ class ValueOptions(LogColumns, total=False):
     workers: Workers
     progress: Show
     sandwich: Sandwich
+    reward_bounds: tuple[float, float] | None
 
 
 @overload
@@ -61,15 +63,13 @@ def value(
     workers: Workers = None,
     progress: Show = None,
     sandwich: Sandwich = "hc2",
+    reward_bounds: tuple[float, float] | None = None,
     **columns: Unpack[LogColumns],
 ) -> Value | Values:
-    """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals.
-
-    Memory does not grow with the number of rows.
+    """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals; memory does not grow with the rows.
 
     Args:
-        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. `error_cov` or `error_columns` are needed
-            only by policies that read Σe.
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. Only policies that read Σe need it.
         policy: One policy, or several in a dict by name. A policy is one of these:
 
             - "uniform": all allowed actions with the same probability;
@@ -91,16 +91,15 @@ def value(
         set_aside: As in `fit` (default None).
         workers: As in `fit` (default None: all cores). The result does not depend on it.
         progress: As in `fit` (default None).
-        sandwich: How standard errors are corrected for small samples: "hc2" (default) and "hc3" for the leverage of every round or cluster,
-            with t intervals; "hc0": not at all, with normal intervals.
+        sandwich: How standard errors are corrected, as in `estimate` (default "hc2").
+        reward_bounds: The smallest and the largest possible reward: values then have a `band`, an empirical-Bernstein confidence sequence
+            (default None), for rounds without `unit`. Memory then grows with the rows.
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
         A `Value`; for policies by name, `Values`, with `contrast(a, b)` between any two policies.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> x, action = rng.normal(0, 1, 10_000), rng.integers(0, 2, 10_000)
+    >>> x, action = np.random.default_rng(0).normal(0, 1, 10_000), np.random.default_rng(1).integers(0, 2, 10_000)
     >>> log = {"stress": x, "action": action, "reward": np.where(action == 1, x, 0.5), "propensity": np.full(x.size, 0.5)}
     >>> found = value(log, LinearRule([[0.0], [1.0]]), predicted="stress")
     >>> round(found.best.value, 2), found.best.std_error < found.estimates["ips"].std_error
@@ -108,10 +107,12 @@ def value(
     """
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
-    kind = checks.one_of("sandwich", sandwich, SANDWICHES)
     stored = _unweighted(log_of(log, columns))
+    bounds = None if reward_bounds is None else checked_bounds(reward_bounds, stored.unit)
     reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
-    found = _Valuation(reading, named(policy), share, level, kind).values(on_bad, set_aside)
+    found = _Valuation(reading, named(policy), share, level, checks.one_of("sandwich", sandwich, SANDWICHES), bounds).values(
+        on_bad, set_aside
+    )
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 
 
@@ -162,6 +163,7 @@ class _Valuation:
     share: float
     level: float
     sandwich: str
+    bounds: tuple[float, float] | None
 
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
         reading = self.reading
@@ -189,7 +191,7 @@ class _Valuation:
         else:
             scored = reading.source.through(lambda block: task.score(block, means), Scored.merge, "standard errors")
             spread = scored.spread(means.n, self.sandwich)
-        return assembled(
+        found = assembled(
             means,
             spread,
             sums,
@@ -200,6 +202,13 @@ class _Valuation:
             level=self.level,
             units=units,
         )
+        return found if self.bounds is None else self._with_bands(found, task, self.bounds)
+
+    def _with_bands(self, found: Values, task: Valued, bounds: tuple[float, float]) -> Values:
+        """Values with their empirical-Bernstein sequences, for which the log is read once more."""
+        weighted = self.reading.source.through(task.weighted, Weighted.merge, "bands")
+        banded = zip(found.found.items(), bands(weighted, bounds, self.level), strict=True)
+        return replace(found, found={name: replace(one, band=band) for (name, one), band in banded})
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
         mean, cov = (raw if error is None else error.unbiased_products(raw)).context.mean_and_cov

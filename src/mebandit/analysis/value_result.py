@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mebandit import checks
+from mebandit.analysis.bounded_values import Band
 from mebandit.analysis.linear_rule import LinearRule
 from mebandit.estimation.result import t_interval
 from mebandit.estimation.student import satterthwaite
@@ -104,6 +105,8 @@ class Value:
     """sentences on what makes the value doubtful; empty if nothing does"""
     level: float = 0.95
     """confidence level of the intervals that are printed and saved; 0.95 by default"""
+    band: Band | None = None
+    """the empirical-Bernstein confidence sequence of the value, where the bounds of the rewards were given"""
 
     @property
     def best(self) -> ValueEstimate:
@@ -123,6 +126,9 @@ class Value:
             "unsupported": self.unsupported,
             "warnings": list(self.warnings),
         }
+        plain["anytime"] = {name: list(found.interval(self.level, anytime=True)) for name, found in self.estimates.items()}
+        if self.band is not None:
+            plain["anytime_bounded"] = self.band.to_plain()
         if isinstance(self.policy, LinearRule):
             plain["theta"] = np.asarray(self.policy.theta).tolist()
         return plain

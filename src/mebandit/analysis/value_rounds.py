@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from mebandit import kernels
+from mebandit.analysis.bounded_values import Weighted
 from mebandit.analysis.logged_context import Probabilities, Seen
 from mebandit.analysis.value_estimators import Sums
 from mebandit.analysis.value_result import Spread
@@ -146,6 +147,12 @@ class Valued:
         scores = scores_of(totals[:, :width], left_out, means, self.outcomes.center, self.sandwich)
         groups = in_groups(scores) if KINDS[self.sandwich] else np.empty((0, 0))
         return Spread(np.einsum("gi,gj->ij", scores, scores), groups, float(len(totals)))
+
+    def weighted(self, block: Block) -> Weighted:
+        """The rewards and weights of a block."""
+        block = self.window.of(block)
+        terms = self._terms(block)
+        return Weighted([block.times], [block.rounds.rewards], [terms.g[2::3].copy()])
 
     def score(self, block: Block, means: Means) -> Scored:
         """The scores of the rounds of a block, each its own cluster."""

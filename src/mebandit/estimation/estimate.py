@@ -39,10 +39,7 @@ def estimate(
     sandwich: Sandwich = "hc2",
     baseline: ArrayLike | None = None,
 ) -> Estimate:
-    """Reward parameters of every action from a log of rounds in which the context was predicted with error.
-
-    With weights w_t = 1{a_t = a} (ridge, naive) or 1{a_t = a} π^nd_t(a)/π_t(a) (meb), θ_a solves (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r,
-    where C is 0 (ridge), Σ 1{a_t = a} Σe,t (naive, eq. naive-estimator) or Σ_t π^nd_t(a) Σe,t (meb, eq. proposed-estimator).
+    """Reward parameters of every action from rounds in which the context was predicted with error; formulas: `estimation.methods`.
 
     Args:
         predicted: x̃, the predicted contexts, (T, d).
@@ -50,8 +47,8 @@ def estimate(
         rewards: Rewards, (T,).
         propensities: The probabilities with which actions were drawn: of the action taken, (T,), or of all, (T, K). With (T, K) an action
             of probability 0 was not allowed; with (T,) every action was, except where the one taken had probability 1.
-        error_cov: Σe, the covariance of the prediction error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round. Or an
-            `ErrorModel`: its bias is corrected first, and its own uncertainty is part of the standard errors.
+        error_cov: Σe, the covariance of the error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round. Or an `ErrorModel`: its bias
+            is corrected first, and its uncertainty is part of the standard errors.
         n_actions: K; 2 by default.
         method: "ridge": least squares, attenuated towards zero. "naive": the textbook correction, biased where actions depend on x̃.
             "meb" (the default): the paper's estimator. "dr": its doubly robust version, less variable. "rc": regression calibration,
@@ -64,8 +61,8 @@ def estimate(
         unit: Labels of participants or clusters, (T,), within which rounds may be correlated; by default none are, given the past.
         sandwich: The small-sample correction of standard errors. "hc2" (default): for the leverage of every round or cluster; "hc3": the
             same, more conservative; both with t intervals. "hc0": none, with normal intervals.
-        baseline: Further columns for the working model of the reward in "dr", (T,) or (T, b), known before the action is drawn, with or
-            without error: for smaller standard errors. "dr" is unbiased even if that model is wrong; None by default.
+        baseline: Further columns for the working model of the reward in "dr", (T,) or (T, b), known before the action is drawn: for
+            smaller standard errors. "dr" is unbiased even if that model is wrong; None by default.
 
     Returns:
         The estimate: `theta` (K, d), `std_error` (K, d), `interval(0.95)`, `contrast(1, 0)`, `diagnostics`.
@@ -80,12 +77,11 @@ def estimate(
     >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
-    checks.one_of("method", method, METHODS)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
     rounds = rounds if baseline is None else _with_baseline(rounds, baseline, method)
     clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
-    return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
+    return estimates_of(rounds, n_actions, (checks.one_of("method", method, METHODS),), options, model=model, clusters=clusters)[method]
 
 
 def checked_options(*, ridge: float, intercept: bool, guard: Guard, sandwich: Sandwich) -> Options:
