@@ -14,9 +14,10 @@ from mebandit.analysis.sequence import ConfidenceSequence, confidence_sequence
 from mebandit.analysis.value import learn_then_value, value
 from mebandit.analysis.value_result import Value, Values
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
+from mebandit.estimation.errors_in_variables import errors_in_variables
 from mebandit.estimation.estimate import estimate
 from mebandit.estimation.history import History
-from mebandit.estimation.method_of_moments import estimate_moments
+from mebandit.estimation.method_of_moments import MomentsEstimate, estimate_moments
 from mebandit.estimation.result import Estimate
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner
@@ -49,6 +50,7 @@ __all__ = [
     "Log",
     "LogError",
     "MebanditError",
+    "MomentsEstimate",
     "NamedDecision",
     "Observation",
     "Plan",
@@ -64,6 +66,7 @@ __all__ = [
     "clipped",
     "confidence_sequence",
     "environments",
+    "errors_in_variables",
     "estimate",
     "estimate_moments",
     "export",

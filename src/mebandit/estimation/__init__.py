@@ -2,6 +2,7 @@
 
 In the order of the computation:
 
+    clusters             the numbers of participants or clusters
     moments              running sums of a learner, checked rounds, crossproducts of a log
     correction           what is known of the prediction error, applied to rounds and to crossproducts
     best_linear          the best linear predictor x̂ of a context, and what it is computed with

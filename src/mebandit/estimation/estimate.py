@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
+from mebandit.estimation.clusters import cluster_numbers
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
 from mebandit.estimation.error_model_variance import with_model_uncertainty
@@ -80,7 +81,7 @@ def estimate(
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
     rounds = rounds if baseline is None else _with_baseline(rounds, baseline, method)
-    clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
+    clusters = None if unit is None else cluster_numbers(unit, rounds.rewards.size)
     return estimates_of(rounds, n_actions, (checks.one_of("method", method, METHODS),), options, model=model, clusters=clusters)[method]
 
 
@@ -119,23 +120,6 @@ def _with_baseline(rounds: Rounds, baseline: ArrayLike, method: str) -> Rounds:
     given = checks.regular("baseline", baseline)
     columns = checks.floats("baseline", given[:, None] if given.ndim == 1 else given, (n, None))
     return rounds._replace(predicted=np.vstack([rounds.predicted, columns.T]))
-
-
-def _clusters(unit: ArrayLike, n_rounds: int) -> Integers:
-    """The number of each round's cluster, from its label."""
-    try:
-        labels = np.asarray(unit)
-    except ValueError:
-        checks.refuse("unit", f"have shape ({n_rounds},)", checks.shown(unit))
-    if labels.shape != (n_rounds,):
-        checks.refuse("unit", f"have shape ({n_rounds},)", f"shape {labels.shape}")
-    try:
-        units, index = np.unique(labels, return_inverse=True)
-    except TypeError:
-        checks.refuse("unit", "be labels of one type", checks.shown(labels))
-    if units.size < 2:
-        checks.refuse("unit", "name at least two units", f"{units.size}", "One cluster says nothing about the spread between clusters.")
-    return index.astype(np.int64)
 
 
 def estimates_of(

@@ -161,7 +161,7 @@ def check_rounds(
     stabilizer: ArrayLike | None = None,
 ) -> Rounds:
     """The rounds of a log as arrays, each checked against the others; see `mebandit.estimate` for the arguments."""
-    n_actions = checks.integer("n_actions", n_actions, 2, MOST_ACTIONS)
+    n_actions = checks.integer("n_actions", n_actions, 1, MOST_ACTIONS)
     x = checks.floats("predicted", predicted, (None, None))
     n_rounds, d = x.shape
     if d == 0:
