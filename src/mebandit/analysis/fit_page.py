@@ -11,6 +11,7 @@ from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.fit_tables import coefficients, contrasts, digits, joint_tests, meaningful, pair_name, sensitivity, tidy
 from mebandit.analysis.plain import without_nan
 from mebandit.analysis.sequence import ConfidenceSequence
+from mebandit.estimation.result import LEAST_KAPPA
 from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -37,6 +38,10 @@ def remarks(analysis: Analysis) -> str:
         words.append(f"Stabilised (Fuller-type) estimates, {reason}: {', '.join(guarded)}. Do not rely on these.")
         if analysis.settings.get("guard") != "always":
             words.append("The tables have a dash in their place; the files have their numbers.")
+    withheld = _by_action(analysis, {m: e.without_interval for m, e in analysis.estimates.items()})
+    if withheld:
+        reason = f"the guard took off less than {100 * LEAST_KAPPA:g} % of Σe, since the effective rounds are few, which biases them"
+        words.append(f"No intervals: {', '.join(withheld)}: {reason}.")
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)

@@ -144,13 +144,16 @@ def _with_std_errors(found: Weighted, solve: Callable[..., Any], clusters: Any) 
     h = found.shares
     if clusters is not None:
         count = int(clusters.max()) + 1
-        h = np.bincount(clusters, h, count)
-        i = np.stack([np.bincount(clusters, column, count) for column in i.T], axis=1, dtype=np.float64)
+        h = np.asarray(np.bincount(clusters, h, count), dtype=np.float64)
+        summed: Floats = np.empty((count, mean.size))
+        for j, column in enumerate(i.T):
+            summed[:, j] = np.bincount(clusters, column, count)
+        i = summed
     i = i / np.sqrt(1 - np.minimum(h, LARGEST_LEVERAGE))[:, None]
     value = _phi(solve, found, mean)
     spread, J = np.sqrt((i**2).sum(axis=0)), np.zeros((value.size, mean.size))
-    for j in np.flatnonzero(spread > 0):
-        step = np.zeros(mean.size)
+    for place in np.flatnonzero(spread > 0):
+        j, step = int(place), np.zeros(mean.size)
         step[j] = STEP * spread[j]
         J[:, j] = (_phi(solve, found, mean + step) - _phi(solve, found, mean - step)).ravel() / (2 * step[j])
     influence = i @ J.T

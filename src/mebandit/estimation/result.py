@@ -15,6 +15,10 @@ from mebandit.estimation.student import f_tail, satterthwaite, t_quantile
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats
 
+LEAST_KAPPA = 0.7
+"""the share of the error covariance that the guard must take off for intervals to hold: with less, 95 % intervals held in 63 to 92 % of
+simulated small trials, with more in 94 % and above"""
+
 
 class WaldTest(NamedTuple):
     """The result of a joint test of several coefficients."""
@@ -100,6 +104,12 @@ class Estimate:
     follow the degrees of freedom. None: intervals use the normal approximation"""
 
     @property
+    def without_interval(self) -> Booleans:
+        """Actions whose intervals and tests are withheld (NaN): the guard took off less than 70 % of their error covariance, because their
+        effective rounds are few. Their estimates are then biased towards those of least squares by more than standard errors say, (K,)."""
+        return np.asarray(self.guarded & (self.diagnostics["kappa"] < LEAST_KAPPA))
+
+    @property
     def has_intercept(self) -> bool:
         """Whether intercepts were fitted."""
         return len(self.covariance) > self.theta.size
@@ -165,8 +175,13 @@ class Estimate:
 
         Returns:
             Satterthwaite's df = 2 V² / Var(V) of each variance V, (m,). With an estimated error model V is the sum of two variances, and
-            1/df that of (V_i/V)²/df_i.
+            1/df that of (V_i/V)²/df_i. NaN where actions `without_interval` have a part.
         """
+        withheld = np.repeat(self.without_interval, len(self.covariance) // len(self.theta))
+        return np.where((weights[:, withheld] != 0).any(axis=1), np.nan, self._satterthwaite(weights))
+
+    def _satterthwaite(self, weights: Floats) -> Floats:
+        """The degrees of freedom, whatever the guard did."""
         if self.influence is None or not len(self.influence):
             return np.full(len(weights), np.inf)
         known = np.isfinite(self.influence).all(axis=0)
@@ -218,7 +233,7 @@ def joint_test(value: Floats, covariance: Floats, ν: float) -> WaldTest:
         ν: The smallest degrees of freedom among them.
     """
     m = len(value)
-    if np.linalg.matrix_rank(covariance, hermitian=True) < m or ν < m:
+    if not ν >= m or np.linalg.matrix_rank(covariance, hermitian=True) < m:
         rule = "be linearly independent combinations, fewer than the degrees of freedom of their standard errors"
         checks.refuse("weights", rule, f"{m} rows with {ν:.3g} degrees of freedom")
     statistic = float(value @ np.linalg.solve(covariance, value))

@@ -52,13 +52,13 @@ def t_quantile(probability: float, df: Floats) -> Floats:
 
     Args:
         probability: Between 0.5 and 1.
-        df: Degrees of freedom.
+        df: Degrees of freedom; NaN gives NaN.
 
     >>> [round(float(t), 4) for t in t_quantile(0.975, np.array([1.0, 2.0, 10.0, np.inf]))]
     [12.7062, 4.3027, 2.2281, 1.96]
     """
     z = float(kernels.normal_quantile(probability))
-    return np.array([z if not ν < NORMAL_FROM else _quantile(probability, float(ν), z) for ν in np.ravel(df)]).reshape(np.shape(df))
+    return np.array([z if ν >= NORMAL_FROM else _quantile(probability, float(ν), z) for ν in np.ravel(df)]).reshape(np.shape(df))
 
 
 def f_tail(statistic: float, numerator: int, denominator: float) -> float:
