@@ -54,9 +54,8 @@ def test_intervals_are_withheld_where_the_guard_took_off_little_of_the_error() -
     rng = np.random.default_rng(6)
     n, action = 300, np.arange(300) < 5
     x = rng.normal(1, 1, (n, 1))
-    found = mb.estimate(
-        x + rng.normal(0, 0.7, x.shape), action.astype(int), 2 * x[:, 0] + rng.normal(0, 1, n), np.full(n, 0.5), 0.49, guard="always"
-    )
+    seen, reward = x + rng.normal(0, 0.7, x.shape), 2 * x[:, 0] + rng.normal(0, 1, n)
+    found = mb.estimate(seen, action.astype(int), reward, np.full(n, 0.5), 0.49, guard="always")
     assert found.diagnostics["kappa"][1] < 0.7 < found.diagnostics["kappa"][0]
     assert found.without_interval.tolist() == [False, True]
     assert np.isfinite(found.interval()[0]).all()
@@ -65,6 +64,6 @@ def test_intervals_are_withheld_where_the_guard_took_off_little_of_the_error() -
     with pytest.raises(mb.InvalidInput, match="fewer than the degrees of freedom"):
         found.wald([[1.0, -1.0]])
     assert found.wald([[1.0, 0.0]]).p_value < 1e-6
-    log = {"x": x[:, 0], "action": action.astype(int), "reward": 2 * x[:, 0], "propensity": np.full(n, 0.5)}
+    log = {"x": seen[:, 0], "action": action.astype(int), "reward": reward, "propensity": np.full(n, 0.5)}
     said = str(mb.fit(log, predicted="x", error_cov=0.49, guard="always", methods="meb"))
     assert "No intervals: meb (action 1): the guard took off less than 70 % of Σe" in said
