@@ -1,8 +1,8 @@
 """The power of planned trials, simulated apart from the plan: `python scripts/power_of_a_plan.py [REPLICATES]`.
 
-A simulated pilot is fitted and the next trial is planned. Then trials of the planned size, with the planned effect and each with validation
-pairs of its own, are drawn and fitted, and those are counted whose interval excludes zero.
-Clustered standard errors from 60 participants are themselves uncertain by 9 %, and so is the power that follows: the pilot here has 600.
+In each replicate a pilot is drawn and fitted, the next trial is planned from it, and one trial of the planned size is drawn, with the
+planned effect and validation pairs of its own, and fitted. Those are counted whose interval excludes zero. One pilot alone plans too few or
+too many participants, since its standard error is uncertain; the plan promises its power on average over pilots.
 """
 
 import sys
@@ -12,6 +12,7 @@ import numpy as np
 import mebandit as mb
 from mebandit.experiments import trial
 from mebandit.logs.log import LogColumns
+from mebandit.runtime.progress import progress_bar
 from mebandit.values import Floats
 
 COLUMNS: LogColumns = {
@@ -22,7 +23,7 @@ POWER = 0.8
 AT_WORK = 0.7 * 0.3 / (0.7 * 0.3 + 0.88 * 0.7)
 """the share of the available points"""
 
-DAYS, PILOT = 20, 600
+DAYS, PILOT = 20, 60
 """days of pilot and trial, and participants of the pilot"""
 
 PLANS = {"location=work": 0.15, "average": 0.1}
@@ -57,15 +58,20 @@ def is_found(analysis: mb.Analysis, coefficient: str) -> bool:
 
 
 def main() -> None:
-    replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    pilot = fitted(PILOT, trial.EFFECT, 1)
+    replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     for coefficient, size in PLANS.items():
-        n = mb.plan(pilot, coefficient=coefficient, effect=size, power=POWER, days=DAYS, decision_points=5).participants
-        assert n is not None
-        hits = np.array([is_found(fitted(n, with_effect(coefficient, size), 1000 + seed), coefficient) for seed in range(replicates)])
+        sizes, hits = np.zeros(replicates), np.zeros(replicates)
+        with progress_bar(replicates, f"pilots and trials, {coefficient}", None) as done:
+            for i in range(replicates):
+                pilot = fitted(PILOT, trial.EFFECT, i)
+                n = mb.plan(pilot, coefficient=coefficient, effect=size, power=POWER, days=DAYS, decision_points=5).participants
+                assert n is not None
+                sizes[i], hits[i] = n, is_found(fitted(n, with_effect(coefficient, size), 10**6 + i), coefficient)
+                done()
         error = np.sqrt(hits.mean() * (1 - hits.mean()) / replicates)
-        planned = f"{coefficient} = {size:g}: {n} participants for a power of {100 * POWER:.0f} %"
-        print(f"{planned}; in {replicates} trials {100 * hits.mean():.1f} ± {100 * error:.1f} %", flush=True)
+        low, middle, high = np.quantile(sizes, [0.05, 0.5, 0.95])
+        planned = f"{coefficient} = {size:g}: {middle:.0f} participants ({low:.0f} to {high:.0f}) for a power of {100 * POWER:.0f} %"
+        print(f"{planned}; found in {100 * hits.mean():.1f} ± {100 * error:.1f} % of {replicates} trials", flush=True)
 
 
 if __name__ == "__main__":

@@ -184,11 +184,16 @@ def test_a_state_file_cannot_point_anywhere(tmp_path: Path) -> None:
         mb.Learner.load(path)
 
 
-def test_a_policy_needs_a_budget_and_room() -> None:
+def test_a_policy_needs_a_budget() -> None:
     with pytest.raises(mb.InvalidInput, match="n_budgets must be a whole number from 1 to 1000; got 0"):
         mb.policies.Robust(epoch=1, n_budgets=0, gamma=0.0)
+
+
+@pytest.mark.parametrize("recipe", [mb.meb, mb.meb_dr])
+@pytest.mark.parametrize(("n_actions", "dim"), [(10**9, 2), (2**28, 2**28), (2**64, 2), (2, 10**30)])
+def test_a_policy_needs_room(recipe: Any, n_actions: int, dim: int) -> None:
     with pytest.raises(mb.InvalidInput, match="n_actions and dim must make a memory"):
-        mb.meb(10**9, 2)
+        recipe(n_actions, dim)
 
 
 @pytest.mark.parametrize("change", [{"component": np.full(9, 10**6)}, {"carry_index": 99}, {"theta": np.ones((1, 2, 1))}])

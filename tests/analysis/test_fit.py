@@ -1,8 +1,6 @@
 """Logs in files, the fit, its diagnostics, and the command."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from mebandit.estimation.methods import METHODS, Method
 from mebandit.logs import pieces
 from mebandit.measurement import from_validation, from_variances
 from mebandit.values import Finding, Floats
+from tests.command import run
 from tests.strategies import Case, logs
 
 THETA = np.array([[0.5, -1.0], [0.0, 1.0]])
@@ -802,10 +801,6 @@ def _bearable(own: pd.DataFrame) -> float:
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------------
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_the_command_prints_json_and_writes_a_folder(tmp_path: Path) -> None:

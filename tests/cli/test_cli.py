@@ -16,6 +16,7 @@ from mebandit.experiments import spec
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
 from mebandit.runtime import files
+from tests.command import run
 
 SPEC = """
 [simulation]
@@ -43,10 +44,6 @@ refit = { type = "PowersOf", base = 2 }
 [[policy]]
 kind = "robust_ucb"
 """
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_simulate_writes_tables_and_a_page_and_resumes(tmp_path: Path) -> None:

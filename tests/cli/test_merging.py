@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import mebandit as mb
 from mebandit.estimation.estimate import solved_estimate
 from mebandit.estimation.moments import Moments
 from mebandit.policies import LinearPolicy
+from tests.command import run
 
 
 def site(seed: int, policy: LinearPolicy, *, rounds: int = 60, journal: Path | None = None) -> mb.Learner:
@@ -30,7 +30,7 @@ def go_on(learner: mb.Learner, rounds: int, rng: np.random.Generator) -> None:
 
 
 def merge(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mebandit", "merge", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return run("merge", *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize("make", [mb.meb, mb.meb_dr, mb.lin_ucb])

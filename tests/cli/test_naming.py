@@ -1,7 +1,5 @@
 """Error messages name what the user typed: options on the command line, arguments in Python."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -13,6 +11,7 @@ from mebandit.checks import Refusal
 from mebandit.cli.naming import in_options, refusal_in_options
 from mebandit.cli.terminal import commands
 from tests.analysis.test_fit import make_log
+from tests.command import run
 
 COMMAND = click.Command(
     "example",
@@ -70,7 +69,7 @@ def test_a_command_refuses_in_its_own_options(typed: list[str], sentence: str) -
 def test_a_process_refuses_in_options_where_python_names_arguments(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("x0,action,reward,propensity\n" + "1.5,1,0.5,0.5\n2.5,0,0.5,0.5\n" * 20)
     arguments = ["fit", "log.csv", "--predicted", "x0", "--error-cov=-1"]
-    done = subprocess.run([sys.executable, "-m", "mebandit", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "mebandit: --error-cov must be positive semidefinite; got a matrix with the eigenvalue -1.\n"
     with pytest.raises(mb.InvalidInput, match=r"^error_cov must be positive semidefinite"):
@@ -108,8 +107,7 @@ def test_a_refusal_on_the_command_line_names_options(tmp_path: Path) -> None:
     make_log().drop(columns="user").to_csv(tmp_path / "log.csv", index=False)
 
     def refusal(*options: str) -> str:
-        command = [sys.executable, "-m", "mebandit", "fit", "log.csv", "--predicted", "one,stress", *options]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+        return run("fit", "log.csv", "--predicted", "one,stress", *options, cwd=tmp_path).stderr
 
     assert refusal() == (
         "mebandit: the error covariance must be known, to be corrected for; got nothing. Give --error-cov, or name the columns that hold "

@@ -14,7 +14,7 @@ from mebandit.checks import MebanditError
 from mebandit.cli.terminal import commands
 from mebandit.measurement import from_validation
 from tests.analysis.test_value import ERROR, THETA, adaptive_log, value
-from tests.cli.test_cli import run
+from tests.command import run
 
 COLUMNS = ("--predicted", "x_0,x_1")
 

@@ -9,7 +9,7 @@ import pytest
 
 from mebandit.experiments.bench import contestants, live, measuring, starting
 from mebandit.experiments.bench.measuring import BenchOptions, Stopped, Times, Worker, in_turns
-from tests.cli.test_cli import run
+from tests.command import run
 
 
 def nothing() -> None:

@@ -173,6 +173,39 @@ def test_interrupted_calls_without_a_journal_learn_each_reward_once(name: str) -
     assert all(0 < number <= learner.decided for number in pending)
 
 
+def test_interrupted_files_are_whole_and_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that is opened, closed or made while strikes come can be opened by the next one, and a saved file is the old or the new."""
+    policy, rng = POLICIES["meb"](), random.Random(1)
+    x = np.random.default_rng(1).normal(1, 1, (7, 2))
+    journal, saved = tmp_path / "journal.jsonl", tmp_path / "saved.json"
+    learner = mb.Learner(policy, journal=journal)
+    for _ in range(6):
+        use(learner, rng, x)
+    learner.close()
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's own would keep the journals whose destructors are struck
+    expected, struck = known(learner), 0
+    mb.Learner(policy).save(saved)
+
+    def anew() -> None:
+        with mb.Learner.recover(journal) as again:
+            again.save(saved)
+        mb.Learner(policy, journal=tmp_path / "new.jsonl").close()
+
+    for _ in range(300):
+        with Strikes(rng.choice([2e-4, 1e-3, 5e-3]), rng) as strikes:
+            strikes.within(anew)
+            struck += strikes.count
+        again = mb.Learner.recover(journal)
+        assert known(again) == expected
+        with Strikes(rng.choice([2e-5, 5e-5]), rng) as strikes:
+            strikes.within(again.close)
+        again.close()
+        assert known(mb.Learner.load(saved)) in (expected, known(mb.Learner(policy)))
+        (tmp_path / "new.jsonl").unlink(missing_ok=True)
+    assert struck >= 200
+    gc.collect()
+
+
 class Interrupting:
     """A policy that calls back while it is asked: what a signal handler might do in the middle of a call."""
 

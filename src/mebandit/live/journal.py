@@ -15,8 +15,8 @@ import errno
 import json
 import os
 import stat
-import weakref
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 from zlib import crc32
@@ -86,22 +86,29 @@ class Journal:
         self._written_cov: tuple[object, str] = None, ""
         """the last error covariance, and the same as JSON"""
         try:
-            self._handle = os.open(path, flags | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            self._file = FileIO(os.open(path, flags | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666), "r+")
         except OSError as error:
             rule = "be a file that can be written" if flags else "be a readable file, and one that can be written"
             raise LogError(f"journal must {rule}; got {path} ({error.strerror}).") from error
-        self._close = weakref.finalize(self, os.close, self._handle)
-        """also called when the journal is no longer used"""
+        self._handle = self._file.fileno()
         found = os.fstat(self._handle)
         self._place, self._identity = os.path.abspath(path), (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise LogError(f"journal must be a plain file; got {path}, which is another kind.")
 
+    def __del__(self) -> None:
+        """Close a journal that is no longer used. Where this is interrupted, `FileIO` does it; a finalizer of `weakref` would be lost."""
+        if hasattr(self, "_file"):  # not where opening it failed
+            self._file.close()
+
     def close(self) -> None:
-        """Close the file. A call that waited for its turn meanwhile may still come, and must not reach another file of the same number."""
+        """Close the file. A call that waited for its turn meanwhile may still come, and must not reach another file of the same number.
+
+        This may be interrupted and called again: `FileIO.close` either has not begun or is done, whenever a signal handler raises.
+        """
         self._handle = -1
-        self._close()
+        self._file.close()
 
     @classmethod
     def create(cls, path: str | Path, header: dict[str, Any], *, durable: bool = False) -> "Journal":
@@ -156,8 +163,8 @@ class Journal:
             os.close(folder)
 
     def lines(self) -> Iterator[Line]:
-        """The lines of the file, each checked."""
-        with open(os.dup(self._handle), "rb") as file:
+        """The lines of the file, each checked. A second handle, if an interrupt lost it, would keep the file locked."""
+        with open(self._handle, "rb", closefd=False) as file:
             file.seek(0)
             yield from watched_lines(file, self.path)
 

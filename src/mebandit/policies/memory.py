@@ -66,10 +66,12 @@ class Memory:
 
     def check_size(self, dim: int) -> None:
         """Refuse a policy for whose memory there is no room."""
+        rule, received = f"make a memory of at most {MOST_NUMBERS:,} numbers", f"{self.n_actions} and {dim}"
+        if max(self.n_actions, dim) > MOST_NUMBERS:  # compiled arithmetic cannot take larger ones
+            checks.refuse("n_actions and dim", rule, received)
         size = self.rows[0] * layout.row_width(dim + 1) + 2 * self.n_actions
         if size > MOST_NUMBERS:
-            rule, received = f"make a memory of at most {MOST_NUMBERS:,} numbers", f"{self.n_actions} and {dim}, which make {size:,}"
-            checks.refuse("n_actions and dim", rule, received)
+            checks.refuse("n_actions and dim", rule, f"{received}, which make {size:,}")
 
     def check(self, state: LinearState) -> None:
         """Refuse what cannot be a state of this policy: compiled code reads and writes it without looking at it."""

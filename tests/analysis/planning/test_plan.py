@@ -1,8 +1,6 @@
 """Planning: formulas against brute force and against simulated trials, the pilot against the formula, and the command."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 import mebandit as mb
+from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.analysis.planning.formulas import Design, _dr_scores, _meb_scores, _rc_scores, played, predictions, variance
 from mebandit.analysis.planning.goal import design_effect
 from mebandit.analysis.planning.result import Check
@@ -22,6 +22,7 @@ from mebandit.cli.planning import FILES
 from mebandit.environments import Gaussian
 from mebandit.estimation.methods import Method
 from mebandit.values import Floats
+from tests.command import run
 
 CORRELATED = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.5]])
 """of a context whose first feature is constant"""
@@ -144,18 +145,39 @@ def test_more_power_more_rounds() -> None:
     assert rounds(effect=0.4) < rounds()
     assert rounds(error_cov=0.1) < rounds() < rounds(error_cov=1.0)
     assert rounds(method="rc") < rounds(method="dr") <= rounds(method="meb")
-    assert rounds(half_width=0.1) == pytest.approx(4 * rounds(half_width=0.2), abs=4)
+    added = (1.96**2 + 1) / 2  # by Student's t to n z² V / h², for every h
+    assert rounds(half_width=0.1) - added == pytest.approx(4 * (rounds(half_width=0.2) - added), abs=4)
     assert rounds(rounds_per_user=11, correlation=0.1) == pytest.approx(2 * rounds(), abs=2)
 
 
 def test_the_rounds_are_the_smallest_that_reach_the_goal() -> None:
     for wanted in ({"power": 0.85}, {"half_width": 0.05}):
         found = mb.plan(effect=0.2, dim=3, error_cov=0.4, replicates=0, **wanted)  # type: ignore[arg-type]
-        reached = [found.goal.reached(found.variance, n) for n in (found.rounds - 1, found.rounds)]
+        reached = [found.goal.reached(found.accuracy, n) for n in (found.rounds - 1, found.rounds)]
         if "power" in wanted:
             assert reached[0] < 0.85 <= reached[1]
         else:
             assert reached[0] > 0.05 >= reached[1]
+
+
+@pytest.mark.parametrize("df", [1.0, 3.0, 20.0, 300.0])
+@pytest.mark.parametrize("effect", [0.1, 0.3])
+def test_the_power_is_that_of_a_noncentral_t(df: float, effect: float) -> None:
+    t = stats.t.ppf(0.975, df)
+    expected = stats.nct.sf(t, df, 10 * effect) + stats.nct.cdf(-t, df, 10 * effect)
+    assert Accuracy(variance=1.0, rounds_per_df=100 / df).power(100, effect, 0.95) == pytest.approx(expected, abs=1e-6)
+
+
+def test_plans_have_their_power_on_average_over_pilots() -> None:
+    """Pilots of 12 and trials of n participants whose mean is compared with zero by a t test, 8,000 of each."""
+    rng, effect, size = np.random.default_rng(1), 0.7, 8000
+    goal = mb.plan(effect=effect, dim=1, error_cov=0.0, replicates=0).goal
+    variances = rng.chisquare(11, size) / 11
+    planned = {v: goal.rounds(Accuracy(variance=v, pilot_df=11)) for v in np.quantile(variances, np.linspace(0.005, 0.995, 100))}
+    n = np.repeat(list(planned.values()), size // 100)
+    means, errors = rng.normal(effect, 1 / np.sqrt(n)), np.sqrt(rng.chisquare(n - 1) / (n - 1) / n)
+    power = np.mean(np.abs(means) > stats.t.ppf(0.975, n - 1) * errors)
+    assert power == pytest.approx(0.8, abs=4.5 * np.sqrt(0.16 / size))
 
 
 def test_simulated_trials_agree_with_the_plan() -> None:
@@ -165,7 +187,7 @@ def test_simulated_trials_agree_with_the_plan() -> None:
     assert check.rounds == found.rounds
     assert check.power > 0.8 - 2 * check.power_se
     for c in found.simulated:
-        assert abs(c.power - found.goal.reached(found.variance, c.rounds)) < 4.5 * c.power_se
+        assert abs(c.power - found.goal.reached(found.accuracy, c.rounds)) < 4.5 * c.power_se
         assert abs(c.coverage - 0.95) < 4.5 * c.coverage_se
     assert f"{found.rounds:,} rounds" in found.describe()
 
@@ -200,7 +222,7 @@ def test_a_pilot_gives_what_the_formula_gives() -> None:
     assert mb.plan(log.to_arrow(), coefficient=1, method="dr", effect=1.8).rounds == pilot.rounds
     alone = mb.plan(analysis, coefficient=1, control=None, half_width=0.05)
     se = analysis.estimates["dr"].std_error[1, 1]
-    assert alone.variance == pytest.approx(20_000 * se**2)
+    assert alone.accuracy.variance == pytest.approx(20_000 * se**2)
 
 
 def test_contexts_that_do_not_vary_cannot_be_planned_with() -> None:
@@ -255,14 +277,9 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mebandit", "plan", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-
-
 def test_the_command(tmp_path: Path) -> None:
     shape = ["--effect", "0.5", "--dim", "2", "--error-cov", "0.2,0.4", "--replicates", "60"]
-    shown = run(*shape, "--out", "out", cwd=tmp_path)
+    shown = run("plan", *shape, "--out", "out", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     stored = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert f"{stored['rounds']:,} rounds" in shown.stdout
@@ -270,9 +287,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "plan.html").read_text().count("<svg") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
-    printed = run(*shape, "--json", cwd=tmp_path)
+    printed = run("plan", *shape, "--json", cwd=tmp_path)
     assert json.loads(printed.stdout) == stored, "the same seed gives the same plan"
-    refused = run("--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
+    refused = run("plan", "--effect", "0", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == "mebandit: --effect must differ from 0, to be detected; got 0. Ask for a --half-width instead.\n"
 
@@ -280,7 +297,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     world = Gaussian(theta=[[0.5, -1.0], [0.2, 0.8]], error_cov=0.3, noise_sd=0.5)
     mb.simulate_log(world, mb.meb(2, 2, floor=0.2), horizon=500, seed=1).to_parquet(tmp_path / "pilot.parquet")
-    shown = run("--pilot", "pilot.parquet", "--half-width", "0.1", "--json", cwd=tmp_path)
+    shown = run("plan", "--pilot", "pilot.parquet", "--half-width", "0.1", "--json", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
     assert found["pilot_rounds"] == 500
@@ -288,33 +305,33 @@ def test_the_command_with_a_pilot(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "pilot.parquet")
     pq.write_table(table.rename_columns(["arm" if name == "action" else name for name in table.column_names]), tmp_path / "pilot.parquet")
     (tmp_path / "columns.toml").write_text('action = "arm"\n')
-    named = run("--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
+    named = run("plan", "--pilot", "pilot.parquet", "--columns", "columns.toml", "--half-width", "0.1", "--json", cwd=tmp_path)
     assert json.loads(named.stdout) == found, named.stderr
     table = table.append_column("who", [np.arange(table.num_rows) % 20])
     renamed = {"propensity": "chance", "reward": "gain"}
     pq.write_table(table.rename_columns([renamed.get(name, name) for name in table.column_names]), tmp_path / "named.parquet")
     columns = ("--predicted", "predicted_0,predicted_1", "--propensity", "chance", "--reward", "gain", "--unit", "who")
     asked = ("--pilot", "named.parquet", *columns, "--error-cov", "0.5", "--half-width", "0.1", "--coefficient")
-    named, numbered = (json.loads(run(*asked, which, "--json", cwd=tmp_path).stdout) for which in ("predicted_1", "1"))
+    named, numbered = (json.loads(run("plan", *asked, which, "--json", cwd=tmp_path).stdout) for which in ("predicted_1", "1"))
     assert named == numbered
     assert (named["goal"]["feature"], named["pilot_units"]) == ("predicted_1", 20)
-    words = " ".join(run(*asked, "predicted_1", cwd=tmp_path).stdout.split())
+    words = " ".join(run("plan", *asked, "predicted_1", cwd=tmp_path).stdout.split())
     assert "interval of θ_1[predicted_1] - θ_0[predicted_1] with half-width 0.1" in words
     assert f"{named['rounds']:,} rounds from a pilot of {table.num_rows:,} rounds of 20 participants: about " in words
-    wrong = run(*asked, "stress", cwd=tmp_path)
+    wrong = run("plan", *asked, "stress", cwd=tmp_path)
     assert wrong.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got 'stress'.\n"
-    odd = run(*asked, "²", cwd=tmp_path)
+    odd = run("plan", *asked, "²", cwd=tmp_path)
     assert odd.stderr == "mebandit: --coefficient must be one of 'average', 'predicted_0', 'predicted_1'; got '²'.\n"
-    assert run(*asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
-    alone = run("--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
+    assert run("plan", *asked, "", cwd=tmp_path).stderr.startswith("mebandit: --coefficient must be a whole number")
+    alone = run("plan", "--columns", "columns.toml", "--effect", "0.1", "--dim", "2", "--error-cov", "1", cwd=tmp_path)
     assert alone.stderr == "mebandit: columns go with a --pilot, whose log has them; got action without one.\n"
     model = mb.measurement.from_known([0.2, 0.3])
     model.save(tmp_path / "model.json")
     options = ("--pilot", "pilot.parquet", "--columns", "columns.toml", "--error-model", "model.json")
-    modelled = run(*options, "--intercept", "--half-width", "0.1", "--json", cwd=tmp_path)
+    modelled = run("plan", *options, "--intercept", "--half-width", "0.1", "--json", cwd=tmp_path)
     analysed = mb.fit(tmp_path / "pilot.parquet", action="arm", error_cov=model, intercept=True, methods="dr")
     assert json.loads(modelled.stdout)["rounds"] == mb.plan(analysed, half_width=0.1, method="dr").rounds
-    twice = run(*options, "--error-cov", "0.5", "--half-width", "0.1", cwd=tmp_path)
+    twice = run("plan", *options, "--error-cov", "0.5", "--half-width", "0.1", cwd=tmp_path)
     assert twice.stderr == "mebandit: the error must be given once; got both --error-cov and --error-model.\n"
 
 
@@ -347,7 +364,7 @@ def test_a_variance_that_rounding_left_below_zero_is_zero() -> None:
     pilot = mb.fit(mb.simulate_log(world, mb.meb(2, 1, floor=0.3), horizon=1000, seed=4), error_cov=0.5, methods="dr")
     below = replace(pilot.best, model_covariance=-1e-18 * np.eye(len(pilot.best.covariance)))
     planned = mb.plan(replace(pilot, estimates={"dr": below}), effect=0.2)
-    assert planned.fixed == 0.0
+    assert planned.accuracy.fixed == 0.0
     assert "no number of rounds" not in planned.describe()
 
 

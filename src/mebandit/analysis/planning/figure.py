@@ -23,7 +23,7 @@ def draw(planned: Plan) -> "matplotlib.figure.Figure":
     axes, goal = figure.subplots(), planned.goal
     shown = [planned.rounds, planned.formula, *(c.rounds * planned.design_effect for c in planned.simulated)]
     n = np.linspace(0.75 * min(0.55 * planned.formula, *shown), 1.12 * max(1.4 * planned.rounds, *shown), 300)
-    axes.plot(n, [goal.reached(planned.variance, at, planned.fixed) for at in n], color=PALETTE["blue"], linewidth=2, label="formula")
+    axes.plot(n, [goal.reached(planned.accuracy, at) for at in n], color=PALETTE["blue"], linewidth=2, label="formula")
     if planned.simulated:
         at = [c.rounds * planned.design_effect for c in planned.simulated]
         values = [(c.power, 2 * c.power_se) if goal.tests else (c.half_width, 2 * c.half_width_se) for c in planned.simulated]

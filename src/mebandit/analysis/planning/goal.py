@@ -1,11 +1,11 @@
-"""What a trial is for, and how many rounds that takes for a given variance."""
+"""What a trial is for, and how many rounds that takes for a given accuracy."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from mebandit import checks, kernels
+from mebandit import checks
 from mebandit.analysis.effects import AVERAGE
+from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.kernels import limits
 from mebandit.values import Floats
 
@@ -54,35 +54,29 @@ class Goal:
         a, b, j = self.treatment, self.control, self.coefficient
         return float(V[a, j, a, j] if b is None else V[a, j, a, j] + V[b, j, b, j] - V[a, j, b, j] - V[b, j, a, j])
 
-    def rounds(self, V: float, target: float | None = None, fixed: float = 0.0) -> int:
-        """The smallest n with z s <= half-width, or with (z + z_power) s <= |δ|, s² = V/n + fixed, z the (1 + level)/2 quantile.
-
-        0 if there is none."""
-        z, aim = quantile(1 - self.alpha / 2), self.target if target is None else target
-        allowed = (self.effect / (z + quantile(aim))) ** 2 if self.tests else (aim / z) ** 2
-        if not allowed > fixed:
+    def rounds(self, accuracy: Accuracy, target: float | None = None) -> int:
+        """The smallest n at which the half-width is at most the target, or the power at least; 0 if there is none."""
+        aim = self.target if target is None else target
+        few, enough = 0, 1
+        if not self._reaches(replace(accuracy, variance=0.0), 1e300, aim):
             return 0
-        n = V / (allowed - fixed) * (1 - 1e-12)
-        if not n <= limits.LARGEST:
-            checks.refuse("the trial", f"need at most {limits.LARGEST:g} rounds", f"{n:g}, for a variance of {V:g} a round")
-        return max(1, math.ceil(n))
+        while not self._reaches(accuracy, enough, aim):
+            few, enough = enough, 2 * enough
+            if enough > limits.LARGEST:
+                received = f"{enough:g} or more, for a variance of {accuracy.variance:g} a round"
+                checks.refuse("the trial", f"need at most {limits.LARGEST:g} rounds", received)
+        while enough - few > 1:
+            middle = (few + enough) // 2
+            few, enough = (few, middle) if self._reaches(accuracy, middle, aim) else (middle, enough)
+        return enough
 
-    def reached(self, V: float, n: float, fixed: float = 0.0) -> float:
+    def _reaches(self, accuracy: Accuracy, n: float, aim: float) -> bool:
+        found = self.reached(accuracy, n)
+        return found >= aim * (1 - 1e-12) if self.tests else found <= aim * (1 + 1e-12)
+
+    def reached(self, accuracy: Accuracy, n: float) -> float:
         """The half-width, or the power, that n rounds give."""
-        z, se = quantile(1 - self.alpha / 2), math.sqrt(V / n + fixed)
-        if not self.tests:
-            return z * se
-        return chance_below(abs(self.effect) / se - z) + chance_below(-abs(self.effect) / se - z)
-
-
-def quantile(probability: float) -> float:
-    """Of the standard normal distribution."""
-    return float(kernels.normal_quantile(probability))
-
-
-def chance_below(x: float) -> float:
-    """That a standard normal variate is below x."""
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+        return accuracy.power(n, self.effect, self.level) if self.tests else accuracy.half_width(n, self.level)
 
 
 def design_effect(rounds_per_user: float, correlation: float) -> float:

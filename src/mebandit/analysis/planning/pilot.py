@@ -9,6 +9,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.analysis.effects import AVERAGE, INTERCEPT
 from mebandit.analysis.fit_result import Analysis
+from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.analysis.planning.duration import Duration
 from mebandit.analysis.planning.goal import Goal
 from mebandit.analysis.planning.result import Plan
@@ -127,7 +128,7 @@ class Pilot:
 
 
 def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Duration | None) -> Plan:
-    """V = n s.e.² of the pilot, without what its error model is uncertain by; the effect is the given one, or else the pilot's estimate."""
+    """V̂ = n s.e.² of the pilot, without what its error model is uncertain by; the effect is the given one, or else the pilot's estimate."""
     name, weights = pilot.weights(goal.feature or goal.coefficient)
     side = pilot.side(goal.treatment) - (0.0 if goal.control is None else pilot.side(goal.control))
     whole = np.kron(side, weights)
@@ -139,16 +140,21 @@ def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Du
     place = pilot.features.index(name) if name in pilot.features else 0
     goal = replace(goal, feature=name, coefficient=place, labels=pilot.actions)
     goal = replace(goal, effect=value) if np.isnan(goal.effect) else goal
-    V = grown * pilot.rounds * (total - fixed)
-    n = goal.rounds(V, fixed=fixed)
+    per_participant = pilot.rounds / pilot.units if pilot.units else 1.0
+    accuracy = Accuracy(
+        variance=grown * pilot.rounds * (total - fixed), fixed=fixed, rounds_per_df=grown * per_participant,
+        pilot_df=max((pilot.units or pilot.rounds) - 1.0, 1.0),
+    )  # fmt: skip
+    if duration is not None and pilot.units:
+        longer = duration.rounds / per_participant
+        # Where a participant gives more rounds than in the pilot, participants count, not rounds: the safe side of what is not known.
+        accuracy = replace(accuracy, variance=accuracy.variance * max(1.0, longer), rounds_per_df=grown * duration.rounds)
+    n = goal.rounds(accuracy)
     if n == 0:
         rule = "be small enough for the goal, since more rounds do not reduce it"
         remedy = "Base the error model on more validation data, or lower the goal."
         checks.refuse("the uncertainty of the error model", rule, f"a standard error of {np.sqrt(fixed):.3g} from it alone", remedy)
-    if duration is not None and pilot.units and duration.rounds > pilot.rounds / pilot.units:
-        V *= duration.rounds * pilot.units / pilot.rounds  # participants count, not rounds: the safe side of what is not known
-        n = goal.rounds(V, fixed=fixed)
     return Plan(
-        rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, variance=V, design_effect=grown, design=None,
-        duration=duration, pilot_rounds=pilot.rounds, pilot_units=pilot.units, fixed=fixed,
+        rounds=n, formula=n, worst=None, simulated=(), goal=goal, method=method, accuracy=accuracy, design_effect=grown, design=None,
+        duration=duration, pilot_rounds=pilot.rounds, pilot_units=pilot.units,
     )  # fmt: skip

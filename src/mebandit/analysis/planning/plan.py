@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from mebandit import checks
 from mebandit.analysis.fit import fit
 from mebandit.analysis.fit_result import Analysis
+from mebandit.analysis.planning.accuracy import Accuracy
 from mebandit.analysis.planning.design import DesignOptions, design_of
 from mebandit.analysis.planning.duration import Duration, DurationOptions, duration_of
 from mebandit.analysis.planning.formulas import METHODS, Design, variance
@@ -73,7 +74,7 @@ def plan(
 
     >>> found = plan(effect=0.3, dim=3, error_cov=0.5, policy="constant", method="dr", replicates=0)
     >>> found.rounds
-    536
+    537
     """
     left: dict[str, Any] = dict(options)
     asked, length, world = _taken(left, GoalOptions), _taken(left, DurationOptions), _taken(left, DesignOptions)
@@ -141,9 +142,12 @@ def _taken(left: dict[str, Any], options: type[Mapping[str, Any]]) -> dict[str, 
 
 def _by_formula(goal: Goal, design: Design, method: str, grown: float) -> Plan:
     """The plan before any trial is simulated."""
-    V = grown * goal.part(variance(design, method))
+    accuracy = Accuracy(variance=grown * goal.part(variance(design, method)), rounds_per_df=grown)
     worst = None
     if design.policy != "constant":
-        worst = goal.rounds(grown * goal.part(variance(design.played_with(design.floor), method)))
-    n = goal.rounds(V)
-    return Plan(rounds=n, formula=n, worst=worst, simulated=(), goal=goal, method=method, variance=V, design_effect=grown, design=design)
+        at_floor = grown * goal.part(variance(design.played_with(design.floor), method))
+        worst = goal.rounds(replace(accuracy, variance=at_floor))
+    n = goal.rounds(accuracy)
+    return Plan(
+        rounds=n, formula=n, worst=worst, simulated=(), goal=goal, method=method, accuracy=accuracy, design_effect=grown, design=design
+    )  # fmt: skip

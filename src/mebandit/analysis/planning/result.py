@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mebandit.analysis.plain import without_nan
+from mebandit.analysis.planning.accuracy import Accuracy, quantile
 from mebandit.analysis.planning.duration import Duration
 from mebandit.analysis.planning.formulas import Design
-from mebandit.analysis.planning.goal import Goal, quantile
+from mebandit.analysis.planning.goal import Goal
 from mebandit.reports.figures import save_figure
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -56,8 +57,8 @@ class Plan:
     """what the trial is for: a half-width or a power, and for which coefficient"""
     method: str
     """how the trial will be analysed: "dr", "meb" or "rc", as in `plan`"""
-    variance: float
-    """n times the squared standard error, design effect included"""
+    accuracy: Accuracy
+    """the variance of the estimate after any number of rounds, design effect included"""
     design_effect: float
     """the factor by which correlated rounds within users increase the variance; 1: rounds are independent"""
     design: Design | None
@@ -68,8 +69,6 @@ class Plan:
     """participants or clusters of the pilot; 0 (the default): no pilot, or its rounds are independent"""
     duration: Duration | None = None
     """how long the trial is for each participant; None (the default): the plan is in rounds"""
-    fixed: float = 0.0
-    """the part of the squared standard error that comes from the error model of the pilot, which more rounds do not reduce"""
 
     @property
     def participants(self) -> int | None:
@@ -91,7 +90,7 @@ class Plan:
         if check is not None:
             words.append(_in_words(check, self))
         elif self.design is None:
-            least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.fixed)
+            least = quantile(1 - self.goal.alpha / 2) * np.sqrt(self.accuracy.fixed)
             if least > 0.01 * (abs(self.goal.effect) if self.goal.tests else self.goal.target):
                 words.append(f"The error model is uncertain too: no number of rounds brings the half-width below {least:.3g}.")
             if self.pilot_units > 1:
@@ -112,8 +111,11 @@ class Plan:
         words = f"The pilot's standard error, from {self.pilot_units:,} participants, is itself uncertain by about {100 * off:.0f} %"
         if not self.goal.tests:
             return f"{words}, and so is the half-width."
-        ends = [self.goal.reached(self.variance * (1 + sign * off) ** 2, self.rounds, self.fixed) for sign in (1, -1)]
-        return f"{words}: if it is that much too small or too large, the power is {100 * ends[0]:.0f} or {100 * ends[1]:.0f} %."
+        ends = [self.goal.reached(self.accuracy.if_variance_were((1 + sign * off) ** 2), self.rounds) for sign in (1, -1)]
+        on_average = "The power is on average over pilots of this size"
+        return (
+            f"{words}. {on_average}; if this one is that much too small or too large, it is {100 * ends[0]:.0f} or {100 * ends[1]:.0f} %."
+        )
 
     @property
     def _asked(self) -> str:
@@ -146,7 +148,7 @@ class Plan:
         """Rounds for several powers or half-widths, by formula times what the simulation added."""
         goal, raised = self.goal, self.rounds / self.formula
         aims = sorted({*POWERS, goal.power}) if goal.tests else [goal.target * m for m in WIDTHS]
-        counts = [goal.rounds(self.variance, aim, self.fixed) for aim in aims]
+        counts = [goal.rounds(self.accuracy, aim) for aim in aims]
         rows = [[f"{aim:.3g}", *(f"{round(n):,}" if n else "never" for n in (m, m * raised))] for aim, m in zip(aims, counts, strict=True)]
         header = ["power" if goal.tests else "half-width", "rounds by formula", "rounds to plan for"]
         if self.duration is not None:
@@ -160,7 +162,7 @@ class Plan:
         """The simulated trials."""
         rows = []
         for c in self.simulated:
-            expected = self.goal.reached(self.variance, c.rounds * self.design_effect, self.fixed)
+            expected = self.goal.reached(self.accuracy, c.rounds * self.design_effect)
             found, se = (c.power, c.power_se) if self.goal.tests else (c.half_width, c.half_width_se)
             shown = [f"{found:.3g} ± {se:.2g}", f"{100 * c.coverage:.1f} ± {100 * c.coverage_se:.1f}"]
             rows.append([f"{c.rounds:,}", f"{expected:.3g}", *shown])
@@ -171,9 +173,12 @@ class Plan:
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
         goal = {name: getattr(self.goal, name) for name in self.goal.__dataclass_fields__}
-        same = ("rounds", "formula", "worst", "method", "variance", "design_effect", "pilot_rounds", "pilot_units", "fixed")
+        same = ("rounds", "formula", "worst", "method", "design_effect", "pilot_rounds", "pilot_units")
         plain = {name: getattr(self, name) for name in same}
-        plain |= {"participants": self.participants, "duration": None if self.duration is None else asdict(self.duration)}
+        plain |= asdict(self.accuracy) | {
+            "participants": self.participants,
+            "duration": None if self.duration is None else asdict(self.duration),
+        }
         found = {"format": "mebandit-plan", "version": 1, "goal": goal} | plain | {"simulated": [c._asdict() for c in self.simulated]}
         return dict(without_nan(found))
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from mebandit.analysis.planning.accuracy import quantile
 from mebandit.analysis.planning.formulas import Design
-from mebandit.analysis.planning.goal import Goal, quantile
+from mebandit.analysis.planning.goal import Goal
 from mebandit.analysis.planning.result import Check, Plan, can_be_simulated, independent
 from mebandit.analysis.planning.trials import Constant, run_trials
 from mebandit.environments import Gaussian
