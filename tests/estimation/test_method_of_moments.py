@@ -83,5 +83,6 @@ def test_the_standard_error_of_a_mean_is_the_textbooks() -> None:
     }
     found = mb.estimate_moments([lambda x, y: y], lambda m: m, std_errors=True, **given)
     assert found.std_error == pytest.approx(y.std(ddof=1) / np.sqrt(30), rel=1e-9)
+    assert found.value.shape == found.std_error.shape == ()
     square = mb.estimate_moments([lambda x, y: y], lambda m: m**2, std_errors=True, **given)
     assert square.std_error == pytest.approx(2 * y.mean() * found.std_error, rel=1e-6)

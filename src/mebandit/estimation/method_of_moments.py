@@ -165,4 +165,4 @@ def _phi(solve: Callable[..., Any], found: Weighted, mean: Floats) -> Floats:
     """φ at other means."""
     sizes = np.cumsum([m.size for m in found.means])[:-1]
     value = solve(*(part.reshape(m.shape) for part, m in zip(np.split(mean, sizes), found.means, strict=True)))
-    return checks.regular("what `solve` returns", value)
+    return checks.regular("what `solve` returns", value).reshape(np.shape(value))
