@@ -13,6 +13,8 @@ from mebandit.values import Booleans, Floats
 
 AVERAGE, INTERCEPT = "average", "intercept"
 """names of effects beside those of features: at the mean context, and at x = 0"""
+MOST_TOGETHER = 50
+"""actions that are tested together, whose weights are a table of K p columns"""
 LARGEST_RATIO = 1e100
 """of two variances, whose square is still a number"""
 
@@ -144,7 +146,7 @@ def joint_tests(found: Estimate, named: Mapping[tuple[int, int], str], varies: B
         tests[f"{name}: no difference"] = np.kron(one[a] - one[b], np.eye(size))
         if 0 < len(moderators) < size:
             tests[f"{name}: no moderation"] = np.kron(one[a] - one[b], moderators)
-    if k > 2:
+    if 2 < k <= MOST_TOGETHER:
         tests["no difference between any two actions"] = np.kron(one[1:] - one[0], np.eye(size))
     return [JointTest(name, _tested(found, L)) for name, L in tests.items()]
 

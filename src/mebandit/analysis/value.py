@@ -75,8 +75,7 @@ def value(
             - "uniform": all allowed actions with the same probability;
             - a number or a label: always that action; "1 when available" or "send when available": that action wherever it is allowed, and
               elsewhere what is;
-            - (K,) probabilities, the same in all rounds;
-            - a `LinearRule`;
+            - (K,) probabilities, the same in all rounds; a `LinearRule`;
             - a `Fitted` rule: θ is estimated from the first `learn_share` of the rows, and all values from the rest;
             - a `Learner`, as it has learned up to now; or `(policy, state)`, or `(policy, state, time)`, with any object that has the
               methods of a `Policy`. It is asked for its propensities in each row and does not learn from them. Its schedules read `time`,
@@ -84,8 +83,7 @@ def value(
             - a function from predictions (n, d) to probabilities (n, K).
 
             A policy reads x̃ and Σe, as the logging policy did. Several threads may call it.
-        learn_share: The share of the rows, the first ones, from which a `Fitted` rule is estimated; with a time column, the share of the
-            time (default 0.5).
+        learn_share: The share of the rows, or of the time, the first ones, from which a `Fitted` rule is estimated (default 0.5).
         level: Confidence level (default 0.95).
         on_bad: As in `fit` (default "refuse").
         set_aside: As in `fit` (default None).

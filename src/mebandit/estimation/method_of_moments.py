@@ -77,8 +77,7 @@ def estimate_moments(
 ) -> Any:
     """The off-policy method of moments for one action: φ(mean of W f_1(X, Y), ..., mean of W f_m(X, Y)), Appendix D.3 of the paper.
 
-    W_t = 1{a_t = a} π^nd_t(a) / π_t(a), divided by the mean of π^nd_t(a), so that the means are those of the outcome under action a.
-    Rounds in which the action was not allowed are left out.
+    W_t = 1{a_t = a} π^nd_t(a) / π_t(a), divided by the mean of π^nd_t(a): means under action a, over rounds in which it was allowed.
 
     Args:
         functions: f_1, ..., f_m. Each takes the contexts (n, d) and the outcomes (n,) of the n rounds in which the action was taken, and
@@ -92,8 +91,7 @@ def estimate_moments(
         action: The action a whose moments are estimated.
         n_actions: K; 2 by default.
         stabilizer: π^nd, (K,) or (T, K). A constant one, also the default, cancels; one that differs between rounds weights them.
-        std_errors: Whether to return a `MomentsEstimate`, with standard errors by the delta method, corrected for small samples as those of
-            `estimate` are, and not φ alone (default False).
+        std_errors: Whether to return a `MomentsEstimate`, with standard errors by the delta method, and not φ alone (default False).
         unit: With standard errors: labels of participants or clusters, (T,); by default rounds are independent, given the past.
 
     Returns:
