@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick lint types layers tests docs bench clean
+.PHONY: demo test quick lint types layers tests docs installed bench clean
 
-demo: .venv/ready
+demo: .venv/demo
 	$(BIN)/mebandit demo --out demo
 
 test: lint types layers tests docs
@@ -31,6 +31,10 @@ tests: .venv/ready
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# As users install it: a wheel in empty environments, also with the lowest versions that are promised.
+installed:
+	$(PYTHON) scripts/check_install.py
+
 bench: .venv/ready benchmarks/.venv/ready
 	$(BIN)/mebandit bench --python benchmarks/.venv/bin/python
 
@@ -40,10 +44,15 @@ benchmarks/.venv/ready: benchmarks/peers.txt
 	benchmarks/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps obp
 	touch $@
 
+.venv/demo: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+	touch $@
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
-	touch $@
+	touch .venv/demo $@
 
 clean:
 	rm -rf .venv benchmarks/.venv build dist site demo results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 """Kill servers of the decision service again and again, and repeat requests, and print what was lost.
 
 python scripts/kill_service.py --kills 1000                          SQLite, one server
-python scripts/kill_service.py --kills 1000 --postgresql             PostgreSQL, two servers
+python scripts/kill_service.py --kills 1000 --postgresql             PostgreSQL, two servers and the database itself
 python scripts/kill_service.py --requests 10000 --postgresql         requests sent one to four times, by two servers
 
 """
@@ -10,7 +10,9 @@ import argparse
 import sys
 import tempfile
 import time
+from math import inf
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -25,6 +27,7 @@ def main() -> None:
     """Run what the options say."""
     parser = argparse.ArgumentParser(description="Kill servers of the decision service.")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=inf, help="after which no more are killed")
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--postgresql", action="store_true")
     parser.add_argument("--servers", type=int, default=0)
@@ -39,7 +42,7 @@ def main() -> None:
             store = str(database.get_uri())
         try:
             where = f"{'PostgreSQL' if database else 'SQLite'}, {servers} server{'s' if servers > 1 else ''}"
-            said = killed(launcher, store, options.kills, servers, options.seed) if options.kills else ""
+            said = killed(launcher, store, options.kills, servers, options.seed, database, options.minutes) if options.kills else ""
             said = said or repeated(launcher, store, options.requests, servers, options.seed)
             print(f"{where}: {said} It took {time.monotonic() - begun:.0f} s.")
         finally:
@@ -48,15 +51,16 @@ def main() -> None:
                 database.cleanup()
 
 
-def killed(launcher: Launcher, store: str, kills: int, servers: int, seed: int) -> str:
+def killed(launcher: Launcher, store: str, kills: int, servers: int, seed: int, database: Any, minutes: float) -> str:
     """What came of some kills, in words."""
-    found = kill_again(launcher, store, kills=kills, servers=servers, seed=seed)
+    found = kill_again(launcher, store, kills=kills, servers=servers, seed=seed, database=database, minutes=minutes)
     for fault in found.faults[:20]:
         print(fault)
-    again = found.replayed
+    again, of_database = found.replayed, f" ({found.of_database:,} of the database)" if database else ""
     return (
-        f"{found.kills:,} kills; {found.decisions:,} decisions and {found.outcomes:,} outcomes acknowledged, {len(found.faults)} of them "
-        f"lost or changed; {found.retried:,} decisions were stored when their reply was lost, and answered alike on a retry. Replay: "
+        f"{found.kills:,} kills{of_database}; {found.decisions:,} decisions and {found.outcomes:,} outcomes acknowledged, "
+        f"{len(found.faults)} of them lost or changed; {found.retried:,} decisions were stored when their reply was lost, "
+        f"and answered alike on a retry. Replay: "
         f"{again.decisions:,} decisions and {again.versions:,} versions of {again.rounds:,} rounds, {again.difference or 'no difference'}."
     )
 

@@ -188,6 +188,8 @@ class SlowMebDr:
         self.cubes: list[Floats] = []
         self.innovations: list[tuple[Floats, Floats]] = []
         self.slopes, self.theta_dr = np.zeros((k, 1 + d)), np.zeros((k, d))
+        self.stale, self.stale_dr = np.full(k, np.inf), np.inf
+        """rounds since they were solved for"""
         self.inverse = np.zeros((k, 1 + d, 1 + d))
         self.center, self.spread, self.middle, self.noise, self.pull = np.zeros(d), np.zeros(d), 0.0, 0.0, 1.0
         self.Sx: Floats | None = None
@@ -228,8 +230,8 @@ class SlowMebDr:
         g = h + self.error0 @ np.linalg.solve(self.reliable(Sx), h)
         w = 1.0
         if not alike and self.noise > 0:
-            seen = (Sx + self.error0) @ self.slopes[:, 1:].T
-            lost = np.sum(self.slopes[:, 1:].T * seen) - np.sum(seen * (inverse @ seen))
+            b, C = self.slopes[:, 1:].T, sigma - self.error0
+            lost = np.sum(b * (C @ b)) - np.sum((C @ b) * (inverse @ C @ b))
             left = self.noise + lost / self.k
             w = float(np.clip(self.noise / left, 0.05, 20)) if left > 0 else 20.0
         return z + (self.drift if self.follows else self.share) * g, g, w
@@ -360,13 +362,15 @@ class SlowMebDr:
             self.pull = float(np.clip((self.k * (self.spread > 0).sum() + 4) / (sum(moments) + 4), 0.01, 100))
 
     def refit(self, action: int) -> None:
-        n, stale = len(self.x), {action}
+        n = len(self.x)
+        self.stale[action] += 1
+        self.stale_dr += 1
         if n <= 30 or not 0.98 * n < self.refitted_at <= n:
             self.refitted_at = n
             if len(self.innovations) >= 2 * (self.d + 1) + 2:
                 self.refit_context()
             self.refit_prior()
-            stale = set(range(self.k))
+            self.stale[:] = self.stale_dr = np.inf
         if self.left[False]:
             self.share = share(*np.array(self.left[False]).T[:2])
         if self.left[True]:
@@ -375,14 +379,20 @@ class SlowMebDr:
             weight, information = 4 * (kept @ e**2) / kept.sum(), kept @ (departed**2 - noise)
             if information >= 0:
                 self.drift = float(np.clip((kept @ (departed * e) + 0.75 * weight) / (information + weight), -1, 1))
+        for a in range(self.k):
+            if self.stale[a] > 0 and self.stale[a] >= 0.01 * sum(taken == a for *_, taken, _, _ in self.rounds):
+                self.regress(a)
+                self.stale[a] = 0
+        if self.stale_dr >= 0.01 * n:
+            self.theta_dr, self.stale_dr = self.theta(), 0
+
+    def theta(self) -> Floats:
+        """The doubly robust θ of all rounds so far, (K, d)."""
         x, sigma = np.array(self.x), np.array(self.sigma)
         c = np.array([w for w, *_ in self.rounds])
         G = np.einsum("t,tij->ij", c, x[:, :, None] * x[:, None, :] - sigma) + self.ridge * np.eye(self.d)
-        for a in range(self.k):
-            if a in stale:
-                self.regress(a)
-            m = np.zeros(self.d)
-            for w, _, seen_x, z, taken, pi, r in self.rounds:
-                f = self.slopes[a] @ z
-                m += w * seen_x * (f + (taken == a) * (r - f) / pi)
-            self.theta_dr[a] = np.linalg.solve(G, m)
+        m = np.zeros((self.k, self.d))
+        for w, _, seen_x, z, taken, pi, r in self.rounds:
+            f = self.slopes @ z
+            m += w * np.outer(f + (np.arange(self.k) == taken) * (r - f) / pi, seen_x)
+        return np.asarray(np.linalg.solve(G, m.T).T)

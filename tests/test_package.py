@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import mebandit
 from mebandit.experiments.spec import cells_of
 
 ROOT = Path(__file__).parents[1]
@@ -65,3 +66,7 @@ def test_the_design_page_has_the_tree_of_today() -> None:
     write_tree = runpy.run_path(str(ROOT / "scripts" / "write_tree.py"))
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     assert write_tree["written"](page) == page
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {mebandit.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ LIVE = """
 import mebandit as mb
 learner = mb.Learner(mb.greedy(3, 2), seed=1)
 learner.learn(learner.decide([0.1, 0.2], 0.3), 1.0)
+print(learner.theta, learner.diagnostics, learner.estimate())
 """
 
 

@@ -116,7 +116,7 @@ def test_no_array_makes_the_compiler_start_again() -> None:
     """Of whatever layout and type: what the compiler would take for another type is copied first."""
     learner, s = mb.Learner(mb.meb(2, 2), seed=1), np.array([[0.5, 0.1], [0.1, 0.3]])
     expected = learner.decide(np.array([0.25, 1.0]), s).propensities
-    program = kernels.live_program(False, 2)
+    program = kernels.live_program(kernels.layout.PLAIN, 2)
     known = [len(function.signatures) for function in program]
     fixed, fixed_s, odd = np.array([0.25, 1.0]), s.copy(), np.empty(17, dtype=np.uint8)[1:].view(np.float64)
     odd[:] = fixed
@@ -312,7 +312,7 @@ def test_a_state_file_names_the_layout_of_its_memory(tmp_path: Path) -> None:
     assert states.same(mb.Learner.load(path).state, learner.state)
     mb.Learner(mb.meb_dr(2, 2), seed=1).save(tmp_path / "ours.json")
     rewrite(tmp_path / "ours.json", layout=1)
-    with pytest.raises(mb.LogError, match=r"must hold a memory of layout 2; got layout 1 in .*ours\.json\. Recover the learner"):
+    with pytest.raises(mb.LogError, match=r"must hold a memory of layout 3; got layout 1 in .*ours\.json\. Recover the learner"):
         mb.Learner.load(tmp_path / "ours.json")
     rewrite(path, layout=kernels.layout.VERSION, version=3)
     with pytest.raises(mb.LogError, match="state file must be mebandit-learner version 1 or 2; got 'mebandit-learner' version 3"):

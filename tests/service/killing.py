@@ -4,6 +4,7 @@ import json
 import random
 import threading
 import time
+from math import inf
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
@@ -12,7 +13,7 @@ from mebandit.client import Client, Refused, Unreachable
 from mebandit.service.replay import Replayed, replay
 from mebandit.service.store.database import Database, all_rows
 from mebandit.service.store.schema import decision, outcome
-from tests.service.servers import KEY, WALK, Launcher, Server, begin, free_port
+from tests.service.servers import KEY, WALK, Launcher, Server, begin, free_port, kill_postgresql
 
 PATIENCE = 120.0
 """seconds after which a client of these tests gives up"""
@@ -21,7 +22,6 @@ PATIENCE = 120.0
 class Killed(NamedTuple):
     """What came of it."""
 
-    kills: int
     decisions: int
     """acknowledged"""
     outcomes: int
@@ -31,6 +31,9 @@ class Killed(NamedTuple):
     faults: list[str]
     """acknowledged things that are missing or otherwise in the store"""
     replayed: Replayed
+    kills: int = 0
+    of_database: int = 0
+    """kills of the database itself"""
 
 
 class Acknowledged:
@@ -74,18 +77,29 @@ class Acknowledged:
 
 
 def kill_again(
-    launcher: Launcher, store: str, *, kills: int, servers: int = 1, clients: int = 8, seed: int = 0, wait: float = 0.3
+    launcher: Launcher,
+    store: str,
+    *,
+    kills: int,
+    servers: int = 1,
+    database: Any = None,
+    clients: int = 8,
+    seed: int = 0,
+    wait: float = 0.3,
+    minutes: float = inf,
 ) -> Killed:
-    """Kill servers of a store, start them again, and compare.
+    """Kill servers of a store, or the database itself, start them again, and compare.
 
     Args:
         launcher: starts servers.
         store: where they store.
         kills: how often a server is killed.
         servers: how many serve the store at once.
+        database: a PostgreSQL server of the tests, which is killed as often as each of the servers. None: it is spared.
         clients: how many clients ask.
         seed: of the moments.
         wait: seconds that a server lives, at most, after it is ready.
+        minutes: after which no more are killed.
     """
     moments = random.Random(seed)
     running = [launcher.start(store, free_port()) for _ in range(servers)]
@@ -93,16 +107,22 @@ def kill_again(
         begin(client)
     ending = threading.Event()
     asking = [Acknowledged(k, [server.port for server in running], ending) for k in range(clients)]
-    for _ in range(kills):
+    of_database, made, end = 0, 0, time.monotonic() + 60 * minutes
+    while made < kills and time.monotonic() < end:
+        made += 1
         time.sleep(moments.uniform(0.0, wait))
-        victim = moments.randrange(servers)
+        victim = moments.randrange(servers + (database is not None))
+        if victim == servers:
+            kill_postgresql(database)
+            of_database += 1
+            continue
         running[victim].kill()
         running[victim] = launcher.start(store, running[victim].port)
     ending.set()
     for each in asking:
         each.end()
     finish(running)
-    return compared(store, kills, asking)
+    return compared(store, asking)._replace(kills=made, of_database=of_database)
 
 
 def finish(running: list[Server]) -> None:
@@ -110,15 +130,15 @@ def finish(running: list[Server]) -> None:
     with running[0].client() as client:
         for _ in range(100):
             client.post("/v1/experiments/walk/train")
-            verdicts = client.get("/v1/experiments/walk/checks").json()["checks"]
-            if next(each for each in verdicts if each["name"] == "learning")["values"]["waiting"] == [0.0]:
+            verdicts = client.post("/v1/experiments/walk/checks:run").json().get("checks", [])
+            if [each["values"]["waiting"] for each in verdicts if each["name"] == "learning"] == [[0.0]]:
                 break
             time.sleep(0.2)
     for server in running:
         server.kill()
 
 
-def compared(store: str, kills: int, asking: list[Acknowledged]) -> Killed:
+def compared(store: str, asking: list[Acknowledged]) -> Killed:
     database = Database(store)
     with database.read() as connection:
         rows = all_rows(connection, select(decision))
@@ -137,7 +157,7 @@ def compared(store: str, kills: int, asking: list[Acknowledged]) -> Killed:
     database.close()
     answers = [answer for each in asking for answer in each.decisions.values()]
     retried = sum(answer["replayed"] for answer in answers)
-    return Killed(kills, len(answers), sum(len(each.outcomes) for each in asking), retried, faults, found)
+    return Killed(len(answers), sum(len(each.outcomes) for each in asking), retried, faults, found)
 
 
 def shown(row: Any) -> tuple[Any, ...]:

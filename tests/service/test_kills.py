@@ -21,9 +21,11 @@ def test_twenty_kills_lose_nothing_on_sqlite(launcher: Launcher, store: str) -> 
     check(kill_again(launcher, store, kills=20, seed=1))
 
 
-def test_ten_kills_of_two_workers_lose_nothing_on_postgresql(launcher: Launcher, postgres: Any) -> None:
+def test_ten_kills_of_two_workers_and_of_the_database_lose_nothing_on_postgresql(launcher: Launcher, postgres: Any) -> None:
     postgres.psql("CREATE DATABASE kills")
-    check(kill_again(launcher, address(postgres, "kills"), kills=10, servers=2, seed=2))
+    found = kill_again(launcher, address(postgres, "kills"), kills=10, servers=2, database=postgres, seed=2)
+    assert 0 < found.of_database < 10
+    check(found)
 
 
 def address(postgres: Any, name: str) -> str:

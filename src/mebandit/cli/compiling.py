@@ -1,11 +1,13 @@
 """`mebandit compile`."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import click
 
+from mebandit.checks import SingularMoments
 from mebandit.cli.terminal import commands
 
 RECIPES = ("meb", "meb_naive", "meb_dr", "greedy", "lin_ucb", "thompson", "robust_ucb")
@@ -71,11 +73,14 @@ def recipe(name: str, n_actions: int, dim: int) -> Any:
 
 
 def live_round(name: str, n_actions: int, dim: int) -> None:
-    """A decision and its reward."""
+    """A decision and its reward, and what can be asked of the learner then."""
     from mebandit.live.learner import Learner
 
     learner = Learner(recipe(name, n_actions, dim), seed=1)
     learner.learn(learner.decide([0.5] * dim, 0.1), 1.0)
+    for read in (lambda: learner.theta, lambda: learner.diagnostics, learner.estimate):
+        with suppress(SingularMoments):
+            read()
 
 
 def simulation(name: str, n_actions: int, dim: int) -> None:

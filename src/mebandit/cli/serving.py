@@ -1,7 +1,8 @@
-"""`mebandit serve` and `mebandit replay`."""
+"""`mebandit serve`, `mebandit replay`, and the demonstration of the service."""
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -78,16 +79,51 @@ def replay(store: str) -> None:
     click.echo("Every decision and every version is as it was computed again.")
 
 
-def opened(store: str) -> "Database":
-    """The database of a store, if the packages of the service are installed."""
+def serve_demo(folder: Path, *, seed: int, port: int) -> None:
+    """Make a store with a simulated trial, serve it, and let the trial go on until the server is stopped."""
+    check_installed()
+    from mebandit.experiments.living_demo import Living, make_store
+    from mebandit.service.app.create import KEY, create
+    from mebandit.service.service import new_key
+
+    store = folder / "trial.db"
+    if store.exists():
+        checks.refuse(
+            "out", "be a folder without a trial.db", str(folder), "Give --out another folder, or serve it: mebandit serve --store."
+        )
+    click.echo("Simulating three weeks of a trial, about a minute ...")
+    make_store(store, seed=seed)
+    key = os.environ.setdefault(KEY, new_key())
+    import uvicorn
+
+    address = f"http://127.0.0.1:{port}"
+    click.echo(f"Dashboard: {address}/dashboard\nKey to sign in: {key}\nCtrl-C ends it.")
+    sys.stdout.flush()
+    app = Living(address, key, seed=seed)
+    app.start()
+    try:
+        uvicorn.run(create(str(store)), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    finally:
+        app.stop()
+
+
+def check_installed() -> None:
+    """End with a sentence where the packages of the service are missing."""
     try:
         import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
         import prometheus_client  # noqa: F401
+        import sqlalchemy  # noqa: F401
         import uvicorn  # noqa: F401
-
-        from mebandit.service.store.database import Database
     except ImportError:
         sys.exit("The service needs a few more packages than the command line. Install them with: pip install 'mebandit[service]'")
+
+
+def opened(store: str) -> "Database":
+    """The database of a store, if the packages of the service are installed."""
+    check_installed()
+    from mebandit.service.store.database import Database
+
     return Database(store)
 
 
@@ -99,7 +135,7 @@ def _print_start(database: "Database", address: str) -> None:
     key = first_key(database, os.environ.get(KEY))
     if key is not None:
         click.echo(f"Key of the operator, shown this once: {key}")
-    click.echo(f"Serving at {address} (description of all calls: {address}/docs)")
+    click.echo(f"Serving at {address} (dashboard: {address}/dashboard, description of all calls: {address}/docs)")
     sys.stdout.flush()
 
 

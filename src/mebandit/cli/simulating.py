@@ -23,12 +23,20 @@ from mebandit.runtime.workers import Workers
 @commands.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for the report page.")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="The same seed gives the same numbers.")
-def demo(out: Path, seed: int) -> None:
+@click.option("--service", is_flag=True, help="Serve the dashboard of a simulated trial that runs while you look at it, until Ctrl-C.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="With --service: the port to listen on.")
+def demo(out: Path, seed: int, service: bool, port: int) -> None:
     """See in a minute what measurement error does to a bandit.
 
-    Simulates the paper's policy beside the usual ones, prints a comparison and writes a report page.
+    Simulates the paper's policy beside the usual ones, prints a comparison and writes a report page. With --service it makes a store with
+    a simulated trial instead (OUT/trial.db), in which a sensor has begun to drift, and serves its dashboard.
     """
     folder = writable_folder(out)
+    if service:
+        from mebandit.cli.serving import serve_demo
+
+        serve_demo(folder, seed=seed, port=port)
+        return
     found = run_demo(seed=seed)
     for scene in (found.usual, found.twisted):
         print_table(scene.title, scene.header, scene.rows, scene.references)

@@ -12,12 +12,13 @@ without the round or cluster. What leaving it out of β changes in all other pse
 Σ c (1 - u) x̃z' (β_(-t) - β).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from mebandit import kernels
+from mebandit.estimation.centred import from_centred, linear, quadratic
 from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.moments import Crossproducts, order_of, unpack
 from mebandit.estimation.solving import Fit
@@ -32,38 +33,61 @@ MOST_ENTRIES = 1 << 23
 
 
 class Leverage(NamedTuple):
-    """What scores are corrected with, see `kernels.add_scores`."""
+    """What scores are corrected with, see `kernels.add_scores`: functions of the regressors by their coefficients, see
+    `mebandit.estimation.centred`."""
 
     kind: int
     """0: not at all; 2 or 3"""
+    own: Floats
+    """v'M^-1 v, v the regressors of the method, (methods, K, ...)"""
     precision: Floats
-    """M^-1, zero where there is none, (methods, K, p, p)"""
-    outcome_precision: Floats
-    """(Σ zz')^-1 of the outcome regressions of "dr", z = (1, x̃) or (1, x̃, s) with a baseline s, (K, d + 1, d + 1)"""
+    """M^-1 v without the row of an intercept, (methods, K, d, ...)"""
+    along: Floats
+    """v'M^-1 Σe θ where Σe is the same in all rounds, (methods, K, ...)"""
+    outcome: Floats
+    """z'(Σ zz')^-1 z of the outcome regressions of "dr", z = (1, x̃) or (1, x̃, s) with a baseline s, (K, ...)"""
     outcome_effect: Floats
-    """Σ c (1 - u) x̃z' (Σ zz')^-1, (K, p, d + 1)"""
+    """E z, E = Σ c (1 - u) x̃z' (Σ zz')^-1, (K, p, ...)"""
+    cross: Floats
+    """v'M^-1 E z, M that of "dr", (K, ...)"""
+    outcome_precision: Floats
+    """(Σ zz')^-1, (K, d + 1, d + 1)"""
 
 
-def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, sandwich: str) -> Leverage:
+def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, regressors: Sequence[Floats], error: Floats, sandwich: str) -> Leverage:
     """What scores are corrected with.
 
     Args:
         fits: What was solved, by method.
         products: The crossproducts of the log.
+        regressors: The maps from (1, y) to the regressors v, (p, d + 1), by method.
+        error: Σe θ without an intercept, (methods, K, d); zero where it differs between rounds.
         sandwich: One of `SANDWICHES`.
     """
     k, p = next(iter(fits.values())).theta.shape
+    d, size = products.context_dim, products.dim + 1
+    first, outcome, effect, cross = p - d, np.zeros((k, size, size)), np.zeros((k, p, size)), np.zeros((k, size, size))
+    raw, maps = from_centred(products.mean_and_cov[0]), np.stack(regressors)
     precision = np.zeros((len(fits), k, p, p))
     for g, fit in enumerate(fits.values()):
         for a, inverse in fit.inverses.items():
             precision[g, a] = np.nan_to_num(inverse)
-    d, size = products.context_dim, products.dim + 1
-    outcome, effect = np.zeros((k, size, size)), np.zeros((k, p, size))
+    mapped = precision @ maps[:, None]  # M^-1 v as functions of (1, y)
     if "dr" in fits:
         unit, weighted, _, offered = products.full
         outcome = np.stack([pinv(table[:-1, :-1]) for table in unit])
-        effect = (offered - weighted)[:, d + 1 - p : d + 1, :-1] @ outcome
-    return Leverage(KINDS[sandwich], precision, outcome, np.ascontiguousarray(effect))
+        effect = (offered - weighted)[:, d + 1 - p : d + 1, :-1] @ outcome @ raw
+        cross = np.swapaxes(mapped[list(fits).index("dr")], -1, -2) @ effect
+    return Leverage(
+        kind=KINDS[sandwich],
+        own=quadratic(np.swapaxes(maps, -1, -2)[:, None] @ mapped),
+        precision=linear(mapped[:, :, first:]),
+        along=linear(np.einsum("gki,gkij->gkj", np.nan_to_num(error), mapped[:, :, first:])),
+        outcome=quadratic(raw.T @ outcome @ raw),
+        outcome_effect=linear(effect),
+        cross=quadratic(cross),
+        outcome_precision=outcome,
+    )
 
 
 def pinv(matrix: Floats) -> Floats:

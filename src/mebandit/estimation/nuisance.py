@@ -6,6 +6,7 @@ import numpy as np
 
 from mebandit import kernels
 from mebandit.estimation.best_linear import Calibration
+from mebandit.estimation.centred import quadratic
 from mebandit.estimation.moments import Crossproducts, Rounds, pack, triangle
 from mebandit.values import Floats
 
@@ -21,15 +22,14 @@ class NuisanceJacobian(NamedTuple):
     As μ and Sx are means of x̃ and of yy' - Σe,t, every round adds N_a y + Σ_jk N_a,jk (yy' - Σe,t - Sx)_jk to ψ_a. Empty without "rc".
     """
 
-    center: Floats
-    """μ, (d,)"""
-    spread: Floats
-    """Sx = cov(x̃) - mean Σe, packed, (d (d + 1) / 2,)"""
-    slope: Floats
-    """with respect to μ and the packed Sx, (K p, d + d (d + 1) / 2)"""
+    table: Floats
+    """N_a y + Σ_jk N_a,jk (yy' - Sx)_jk, and less Σe where that is the same in all rounds, as a quadratic function of y, see
+    `mebandit.estimation.centred`, (K p, ...)"""
+    by_error: Floats
+    """what the packed Σe,t subtract from that where they differ between rounds, (K p, d (d + 1) / 2)"""
 
 
-NO_JACOBIAN = NuisanceJacobian(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
+NO_JACOBIAN = NuisanceJacobian(np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
 
 class JacobianSums(NamedTuple):
@@ -55,16 +55,20 @@ def jacobian_sums(rounds: Rounds, prepared: Calibration, theta: Floats) -> Jacob
     return sums
 
 
-def jacobian_of(products: Crossproducts, by_mean: Floats, by_spread: Floats, error_cov: Floats) -> NuisanceJacobian:
-    """The Jacobian from its sums over rounds, see `JacobianSums`; `error_cov` is the mean Σe, (d, d)."""
+def jacobian_of(products: Crossproducts, by_mean: Floats, by_spread: Floats, error_cov: Floats | None) -> NuisanceJacobian:
+    """The Jacobian from its sums over rounds, see `JacobianSums`; `error_cov` is Σe, (d, d), or None where it varies."""
     d, total = products.dim, products.full[0].sum(axis=0)
     n = max(total[0, 0], 1.0)
     mean = total[0, 1:-1] / n
-    rows, columns = triangle(d)
-    both = by_spread + np.swapaxes(by_spread, 2, 3)
-    folded = np.where(rows == columns, 0.5, 1.0) * both[:, :, rows, columns]
-    spread = total[1:-1, 1:-1] / n - np.outer(mean, mean) - error_cov
-    return NuisanceJacobian(mean, pack(spread), np.concatenate([by_mean, folded], axis=2).reshape(-1, d + rows.size) / n)
+    cov = total[1:-1, 1:-1] / n - np.outer(mean, mean)
+    expected = cov if error_cov is not None else cov - products.mean_error(None)
+    table, own = np.zeros((*by_mean.shape[:2], d + 1, d + 1)), by_spread / n
+    table[:, :, 0, 1:] = by_mean / n
+    table[:, :, 1:, 1:] = own
+    table[:, :, 0, 0] = -np.einsum("kijl,jl->ki", own, expected)
+    by_error = pack(own + np.swapaxes(own, -1, -2)) * np.where(np.equal(*triangle(d)), 0.5, 1.0)
+    rows = len(by_error[0]) * len(by_error)
+    return NuisanceJacobian(quadratic(table).reshape(rows, *quadratic(table).shape[2:]), by_error.reshape(rows, -1))
 
 
 def jacobian_for_one_cov(

@@ -5,8 +5,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from mebandit.estimation.leverage import Leverage
+from mebandit.estimation.centred import from_centred, linear
+from mebandit.estimation.leverage import Leverage, leverage_of
 from mebandit.estimation.methods import RECIPES
+from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import NuisanceJacobian
 from mebandit.estimation.solving import Fit
 from mebandit.estimation.student import in_groups
@@ -15,43 +17,77 @@ from mebandit.values import Booleans, Floats, Integers
 
 
 class Scoring(NamedTuple):
-    """What the score of a round is computed with, an entry for each method; see `kernels.add_scores`."""
+    """What the score of a round is computed with, an entry for each method; see `kernels.add_scores`. Functions of the regressors are given
+    by their coefficients, see `mebandit.estimation.centred`."""
 
     weighting: Integers
     """`layout.UNIT`, `INVERSE` or `PSEUDO`, (methods,)"""
     theta: Floats
     """(methods, K, p)"""
+    fitted: Floats
+    """v'θ, less the outcome regression z'β of "dr", (methods, K, ...)"""
+    error: Floats
+    """Σe θ without an intercept, zero where it differs between rounds, (methods, K, d)"""
     kappa: Floats
     """the share of the error covariance that was subtracted, (methods, K)"""
     plain: Booleans
     """whether the paper's formula was solved without the guard, (methods, K)"""
     beta: Floats
-    """outcome regressions for the pseudo-outcomes, (K, d + 1), or (K, d + b + 1) with a baseline"""
+    """z'β, the outcome regressions for the pseudo-outcomes, (K, ...)"""
     calibrated: Booleans
     """whether the method regresses on x̂, (methods,)"""
     to_calibrated: Floats
-    """the map from (1, x̃) to x̂, (d, d + 1); empty where every round has its own"""
+    """x̂ - the mean of x̃, (d, ...); empty where every round has its own map"""
+    center: Floats
+    """the mean of x̃, and of the columns of the baseline, (d + b,)"""
     jacobian: NuisanceJacobian
     leverage: Leverage
-    dim: int
-    """d: rows of the predictions beyond it are of the baseline"""
 
 
 def scoring_of(
-    fits: Mapping[str, Fit], *, beta: Floats, to_calibrated: Floats, jacobian: NuisanceJacobian, leverage: Leverage, dim: int
+    fits: Mapping[str, Fit],
+    products: Crossproducts,
+    *,
+    beta: Floats,
+    to_calibrated: Floats,
+    error_cov: Floats | None,
+    jacobian: NuisanceJacobian,
+    sandwich: str,
 ) -> Scoring:
-    """The scoring of the fits of several methods; `to_calibrated` maps (1, x̃, r) to (1, x̂, r), or is empty."""
+    """The scoring of the fits of several methods.
+
+    Args:
+        fits: What was solved, by method.
+        products: The crossproducts of the log.
+        beta: The outcome regressions, (K, d + 1).
+        to_calibrated: The map from (1, x̃, r) to (1, x̂, r); empty where every round has its own.
+        error_cov: Σe; None where it differs between rounds.
+        jacobian: The nuisance Jacobian of regression calibration.
+        sandwich: How scores are corrected, one of `leverage.SANDWICHES`.
+    """
+    d, mean, theta = products.context_dim, products.mean_and_cov[0], np.stack([fit.theta for fit in fits.values()])
+    first, raw = d + 1 - theta.shape[2], from_centred(mean)
+    near = (to_calibrated[:-1, :-1] if to_calibrated.size else np.eye(d + 1)) @ raw[: d + 1]
+    regressors = [(near if method == "rc" else raw[: d + 1])[first:] for method in fits]
+    fitted = np.stack(
+        [theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))]
+    )
+    error = np.zeros((len(fits), len(theta[0]), d)) if error_cov is None else theta[:, :, 1 - first :] @ error_cov
     return Scoring(
         weighting=np.array([RECIPES[method][0] for method in fits]),
-        theta=np.stack([fit.theta for fit in fits.values()]),
+        theta=theta,
+        fitted=linear(fitted),
+        error=error,
         kappa=np.stack([fit.kappa for fit in fits.values()]),
         plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),
-        beta=beta,
+        beta=linear(beta @ raw),
         calibrated=np.array([method == "rc" for method in fits]),
-        to_calibrated=np.ascontiguousarray(to_calibrated[1:-1, :-1]),
+        to_calibrated=linear(
+            (near - np.pad(mean[:d, None], ((1, 0), (0, mean.size))))[1:] if to_calibrated.size else np.empty((0, mean.size + 1))
+        ),
+        center=mean,
         jacobian=jacobian,
-        leverage=leverage,
-        dim=dim,
+        leverage=leverage_of(fits, products, regressors, error, sandwich),
     )
 
 
@@ -63,7 +99,9 @@ class Scores(NamedTuple):
     totals: Floats
     """Σ ψ by cluster, (methods, clusters, K p); no clusters: rounds count as independent"""
     groups: Floats
-    """Σ ψ by group of rounds, (methods, K p, groups); empty with clusters"""
+    """Σ ψ by group of rounds, (methods, groups, K p); empty with clusters"""
+    run: int
+    """rounds that follow each other and are in one group: several where a log is long"""
     products: Floats
     """Σ vv' by cluster, see `kernels.add_unit_products`; empty without clusters, or where they are not kept"""
 
@@ -75,7 +113,7 @@ class Scores(NamedTuple):
     def grouped(self, g: int) -> Floats:
         """ψ of method g by cluster or by group of rounds, of which there are at most `student.GROUPS`, (groups, K p)."""
         if not self.totals.size:
-            return np.asarray(self.groups[g].T)
+            return np.asarray(self.groups[g])
         return in_groups(self.totals[g])
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from mebandit import kernels
 from mebandit.estimation.best_linear import Calibration, calibration_of
 from mebandit.estimation.equations import normal_equations, outcome_regressions
-from mebandit.estimation.leverage import clusters_corrected, corrects_clusters, leverage_of
+from mebandit.estimation.leverage import clusters_corrected, corrects_clusters
 from mebandit.estimation.methods import RECIPES, Options
 from mebandit.estimation.moments import Crossproducts, Moments, Rounds
 from mebandit.estimation.nuisance import NO_JACOBIAN, JacobianSums, jacobian_for_one_cov, jacobian_of, jacobian_sums
@@ -35,6 +35,8 @@ class Solution:
     options: Options
     to_calibrated: Floats
     """the map from (1, x̃, r) to (1, x̂, r) for "rc", (d + 2, d + 2); empty where every round has its own"""
+    beta: Floats
+    """the outcome regressions of "dr", (K, d + 1)"""
     by_scale: Floats | None = None
     """the derivative of θ of "rc" with respect to the scale of each feature's error variances, (K p, d), where Σe,t varies"""
 
@@ -50,7 +52,7 @@ class Solution:
     def with_jacobian(self, sums: JacobianSums, products: Crossproducts) -> "Solution":
         """The solution with the nuisance Jacobian of all rounds; `products` are those of the log."""
         Σ = products.mean_error(None)
-        jacobian = jacobian_of(products.context, sums.by_mean, sums.by_spread, Σ)
+        jacobian = jacobian_of(products.context, sums.by_mean, sums.by_spread, None)
         through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
         moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != layout.SINGULAR
         moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
@@ -64,13 +66,14 @@ class Solution:
             rounds: The number of rounds, if it is known (default: many).
             in_all: The number of clusters of the whole log (default None: `clusters`).
         """
-        m, (k, p), d = len(self.fits), next(iter(self.fits.values())).theta.shape, self.scoring.beta.shape[1] - 1
+        m, (k, p), d = len(self.fits), next(iter(self.fits.values())).theta.shape, self.scoring.center.size
         known = clusters if in_all is None else in_all
         kept = clusters if self.scoring.leverage.kind and corrects_clusters(known, k, d) else 0
         return Scores(
             meat=np.zeros((m, k * p, k * p)),
             totals=np.zeros((m, clusters, k * p)),
-            groups=np.zeros((m, k * p, 0 if clusters else min(rounds, GROUPS))),
+            groups=np.zeros((m, 0 if clusters else min(rounds, GROUPS), k * p)),
+            run=kernels.TILE if rounds >= GROUPS * kernels.TILE else 1,
             products=np.zeros((kept, 3, k, (d + 2) * (d + 3) // 2 if kept else 0)),
         )
 
@@ -87,17 +90,18 @@ class Solution:
         scoring = self.scoring if cluster is None else self.scoring._replace(leverage=self.scoring.leverage._replace(kind=0))
         if scores.products.size:
             kernels.add_unit_products(scores.products, clusters, rounds)
-        seen = np.empty((self.scoring.dim, 0))
+        seen = np.empty((self.calibration.mean.size, 0))
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
             seen = self.calibration.apply(rounds.context.predicted, rounds.errors)
-        kernels.add_scores(scores.meat, scores.totals, scores.groups, clusters, first, scoring, seen, rounds)
+        sums = scores.groups if cluster is None else scores.totals
+        kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """The estimates of every method with their sandwich covariances, from the scores of all rounds."""
         scoring, found = self.scoring, {}
         if scores.products.size:
             corrected = clusters_corrected(
-                scores.totals, scores.products, self.fits, scoring.leverage, scoring.beta, self.to_calibrated, scoring.dim
+                scores.totals, scores.products, self.fits, scoring.leverage, self.beta, self.to_calibrated, self.calibration.mean.size
             )
             scores = scores._replace(totals=corrected)
         for g, (method, fit) in enumerate(self.fits.items()):
@@ -162,6 +166,13 @@ def solve_log(
     jacobian = NO_JACOBIAN
     if "rc" in fits and error_cov is not None:
         jacobian = jacobian_for_one_cov(products.context, prepared, to_calibrated, error_cov, fits["rc"].theta)
-    leverage = leverage_of(fits, products, options.sandwich)
-    scoring = scoring_of(fits, beta=beta, to_calibrated=to_calibrated, jacobian=jacobian, leverage=leverage, dim=products.context_dim)
-    return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options, to_calibrated)
+    scoring = scoring_of(
+        fits,
+        products,
+        beta=beta,
+        to_calibrated=to_calibrated,
+        error_cov=error_cov,
+        jacobian=jacobian,
+        sandwich=options.sandwich,
+    )
+    return Solution(moments, fits, prepared, scoring, products.rounds.copy(), options, to_calibrated, beta)

@@ -64,7 +64,7 @@ def solve(
     k, p = moments.n_actions, moments.n_features
     fit, report_at = np.zeros((k, layout.fit_width(p))), layout.report_at(p)
     room = kernels.Room(np.empty(layout.work_size(k, p)), np.empty(layout.aside_size(p)))
-    solving = kernels.Solving(float(ridge), correction, GUARDS[guard], False, 0)
+    solving = kernels.Solving(float(ridge), correction, GUARDS[guard], False)
     fit[:, :p], sums = moments.cross, np.array(moments.sums, order="C").ravel()
     for arm in range(k):
         kernels.solve_once(arm, solving, sums, fit.ravel(), p, k, room)

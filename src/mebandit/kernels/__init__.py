@@ -13,14 +13,16 @@ from .context import learn_context
 from .curve import departure, inverse_mills, refit_curve, refit_share
 from .decide import best_of_normals, clip_to_floor, draw
 from .linalg import factor_once, is_covariance, pack_errors, quadratic_form, solve_factored
-from .live import learn_one, live_program, propose_one, refit_now
+from .live import learn_one, live_program, propose_one, refit_now, theta_now
 from .log.calibration import SINGULAR_SPREAD, add_jacobian, calibrate_rounds
+from .log.clusters import add_unit_products
 from .log.counts import add_chance, add_predictions, count_close, count_probabilities
 from .log.crossproducts import add_products
 from .log.faults import mark_faults
 from .log.greedy import greedy_probabilities
-from .log.scores import LARGEST_LEVERAGE, add_scores, add_unit_products, affine
-from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature, shown_fit
+from .log.linear import FIVE, affine
+from .log.scores import LARGEST_LEVERAGE, TILE, add_scores
+from .play import CARRIED, CLIPPED, GUARDED_FITS, STANDARD, Given, Records, play_program, shown_feature
 from .random import AUXILIARY, CENTRAL, LIVE, USER, normal_quantile, philox, uniform_pair
 from .rounds import Memory, Outcome, Room, Solving
 from .solve import solve_once
@@ -47,6 +49,7 @@ __all__ = [
     "CENTRAL",
     "CLIPPED",
     "EXPONENTIAL",
+    "FIVE",
     "GUARDED_FITS",
     "LARGEST_LEVERAGE",
     "LIVE",
@@ -56,6 +59,7 @@ __all__ = [
     "STAMP",
     "STANDARD",
     "STUDENT_T",
+    "TILE",
     "TWO_POINT",
     "UNIFORM_NOISE",
     "USER",
@@ -106,10 +110,10 @@ __all__ = [
     "regrets_of",
     "reward_of",
     "shown_feature",
-    "shown_fit",
     "solve_factored",
     "solve_once",
     "standardized",
+    "theta_now",
     "uniform_pair",
     "write_uniforms",
 ]

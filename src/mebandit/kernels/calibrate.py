@@ -39,7 +39,7 @@ from .layout import (
     signal_fit,
 )
 from .limits import LARGEST, LARGEST_FACTOR, LARGEST_SUM
-from .linalg import add_symmetric, dot, factor, factor_once, is_within, solve_factored, solve_factored_once
+from .linalg import add_symmetric, dot, factor, factor_once, is_within, quadratic_form, solve_factored, solve_factored_once
 from .prior import refit_prior
 
 OFTEN_UNTIL = 30.0  # rounds, while what the regressions are drawn to is found again after each
@@ -143,7 +143,7 @@ def calibrate(dims, spec, tuning, sums, fit, z, error, out, work):
         if departs:
             depart(spec, tuning, sums, fit, error, out, p, work)
         if spec[WEIGHTING] == PSEUDO and spec[PRECISION] and not alike:
-            out[2 * p] = relative_precision(part(work, 0, size), fit, n_actions, p, part(work, size, 2 * p))
+            out[2 * p] = relative_precision(part(work, 0, size), error, fit, n_actions, p, part(work, size, size + 2 * p))
         if not (is_within(out, 2 * p, LARGEST) and abs(out[2 * p + 1]) <= LARGEST_FACTOR * LARGEST_FACTOR):  # of no usable size
             for i in range(p):
                 out[i] = z[i]
@@ -259,26 +259,23 @@ def magnify(signal, error, p, h, work):
 
 
 @seldom
-def relative_precision(total, fit, n_actions, p, work):
+def relative_precision(total, error, fit, n_actions, p, work):
     """w = s^2 / (s^2 + l - l0): how much less of the reward is left in this round than in one with the error of reference.
 
-    The context leaves l = theta' (Sx - Sx (Sx + S)^-1 Sx) theta of the variance of r, so l - l0 = b'V b - b'V (Sx + S)^-1 V b, for the
-    slopes b = A' theta on z and V = Sx + S0. It is averaged over the actions; `total` is the factor of Sx + S.
+    The context leaves l = theta' (Sx - Sx (Sx + S)^-1 Sx) theta of the variance of r, so for the slopes b = A' theta on z, and C = S - S0,
+    l - l0 = b'C b - b'C (Sx + S)^-1 C b. It is averaged over the actions; `total` is the factor of Sx + S.
     """
-    place, size = fit_width(p), packed_size(p)
-    signal = part(fit, signal_fit(n_actions) * place + factor_at(p), size)
-    error = part(fit, reference_fit(n_actions) * place + factor_at(p), size)
-    seen, solved, lost = part(work, 0, p), part(work, p, p), 0.0
+    place, size, lost = fit_width(p), packed_size(p), 0.0
+    reference, c = part(fit, reference_fit(n_actions) * place + factor_at(p), size), part(work, 0, size)
+    cb, rest = part(work, size, p), part(work, size + p, p)
+    for k in range(size):
+        c[k] = error[k] - reference[k]
     for a in range(n_actions):
         slopes = part(fit, a * place, p)
         for i in range(p):
-            seen[i] = 0.0
-        add_symmetric(signal, p, 1.0, slopes, seen)
-        add_symmetric(error, p, 1.0, slopes, seen)
-        for i in range(p):
-            solved[i] = seen[i]
-        solve_factored_once(total, p, solved)
-        lost += dot(slopes, seen, p) - dot(seen, solved, p)
+            cb[i] = 0.0
+        add_symmetric(c, p, 1.0, slopes, cb)
+        lost += dot(slopes, cb, p) - quadratic_form((), total, p, cb, rest)
     noise = fit[prior_fit(n_actions) * place + noise_at(p)]
     if not noise > 0.0:
         return 1.0

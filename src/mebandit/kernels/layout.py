@@ -6,20 +6,21 @@ row, so that row i holds the entries (i, i), ..., (i, p - 1). The functions at t
 
 from .compile import inlined
 
-VERSION: int = 2
+VERSION: int = 3
 """of this layout, for files of states: raised whenever a row or a column gets another place or meaning"""
 
 
 # The running sums: a row for each thing that is summed, see `row_width` for its columns.
 #
 #   a < K                 the rounds in which action a was taken
-#   offered_row(K, a)     the error covariance of the rounds in which a was allowed; with PSEUDO all that the doubly robust fit is made of,
-#                         for the features but the first
-#   alike_row(K)          the error covariance of the rounds that count alike for all actions
+#   offered_row(K, a)     the error covariance of the rounds in which a was allowed, but for those of the alike row; with PSEUDO all that
+#                         the doubly robust fit of a is made of, for the features but the first
+#   alike_row(K)          what the rounds add to each of these rows that count alike for all actions
 #   context_row(K)        x~ in all rounds: sums of x~, x~x~' and Sigma_e; in the columns of the cross moments `cubes`
 #   recent_row(K)         sums of x~ that forget, for a mean that follows a drift, of the products of its one-step prediction errors, and of
 #                         Sigma_e; in the columns of the cross moments `squares`
-#   departure_row(K, a)   with PSEUDO: the matrix D_a of the pseudo-outcomes, (p - 1, p), see `learn_pseudo`
+#   departure_row(K, a)   with PSEUDO: the matrix D_a of the pseudo-outcomes, (p - 1, p), see `learn_pseudo`; for a = K what the rounds add
+#                         to each of them that count alike for all actions
 #   the last row          with CURVED: what the rewards say of the departures from linearity, see `learn_share`
 #
 # cubes and squares: sums of h = a^3 - 3 v a and of h^2, a = x~ - mean so far, cut off at 5 standard deviations, v the variance so far. h
@@ -40,9 +41,10 @@ FEATURES: int = 3  # from here on sums of w z; the other terms follow, at `gram_
 #   prior_fit(K)          with PSEUDO: what the regressions are drawn to, at `center_at`, `spread_at`, `noise_at`, `pull_at` and `middle_at`
 #   reference_fit(K)      with PSEUDO: what calibration is relative to: a mean of x~, and an error covariance as its factor
 REPORT: int = 0  # how it was found, see below
-STALE: int = 1  # whether the sums have moved on since
+STALE: int = 1  # how many rounds have gone into the sums since; `ALL_STALE` where all else that it depends on has changed
 KAPPA: int = 2  # the share of the error covariance that was taken out
 REPORT_COLUMNS: int = 3
+ALL_STALE: int = 2**40
 SIGNAL_ROUNDS: int = 0  # the number of rounds behind Sx
 
 # What a solve reports.
@@ -87,6 +89,12 @@ FADES: int = 9  # 1 where old rounds count less
 UNIT: int = 0  # 1
 INVERSE: int = 1  # the inverse of the probability
 PSEUDO: int = 2  # two fits are kept: regression on the calibrated context, and the doubly robust one with its pseudo-outcomes
+
+# The kinds of programs, see `kind_of`: what one of them does not need is not compiled for it.
+PLAIN: int = 0  # x~ is read as it is
+CALIBRATED: int = 1  # a calibrated context is read
+TWO_FITS: int = 2  # with PSEUDO
+KINDS = "plain", "calibrated", "two_fits"
 
 # `spec[CORRECTION]`
 NO_CORRECTION: int = 0
@@ -325,9 +333,9 @@ def n_features(dims, p):
 
 
 @inlined
-def is_plain(spec):
-    """Whether a recipe reads x~ as it is and keeps one fit for each action."""
-    return spec[ACTS_ON] == PREDICTED and spec[WEIGHTING] != PSEUDO
+def kind_of(spec):
+    """Which of the programs below is a recipe's own."""
+    return TWO_FITS if spec[WEIGHTING] == PSEUDO else PLAIN if spec[ACTS_ON] == PREDICTED else CALIBRATED
 
 
 @inlined
@@ -348,9 +356,15 @@ def work_size(n_actions, p):
 
 
 @inlined
-def aside_size(p):
-    """Scratch room for what is seldom done, see `solve_carefully`."""
+def careful_size(p):
+    """Scratch room for `solve_carefully` alone."""
     return 3 * p + 4 * packed_size(p) + p * (p + 1)
+
+
+@inlined
+def aside_size(p):
+    """Scratch room for what is seldom done, see `solve_carefully`, and for the sums and the fit of `solve_robust`."""
+    return careful_size(p) + row_width(p) + fit_width(p)
 
 
 @inlined

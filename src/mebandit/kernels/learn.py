@@ -5,14 +5,15 @@ import math
 import numpy as np
 
 from .calibrate import calibration_is_due, refit_calibration, relative_reliability, reliability
-from .compile import reach, same, seldom, spliced
+from .compile import inlined, part, reach, same, seldom, spliced
 from .context import learn_context
 from .curve import learn_contradiction, learn_share, refit_share
 from .layout import (
-    ACTS_ON,
+    CALIBRATED,
     CHOICE,
     CHOICE_PROB,
     CORRECTION,
+    COUNT,
     CURVED,
     DISCOUNT,
     EPOCH,
@@ -30,34 +31,42 @@ from .layout import (
     N_ACTIONS,
     NO_CORRECTION,
     OFFERED,
+    PLAIN,
     PRECISION,
-    PREDICTED,
-    PSEUDO,
+    REPORT_COLUMNS,
     RIDGE,
     ROBUST,
     RULE,
-    WEIGHTING,
+    alike_row,
+    careful_size,
     fit_width,
-    is_plain,
+    kind_of,
     number_of_fits,
     report_at,
     robust_fit,
+    row_width,
     stale_at,
 )
 from .limits import LEAST
+from .linalg import copy
 from .prior import solve_calibrated
-from .rounds import Solving
-from .solve import solve_arm
-from .sums import discount, learn_pseudo, learn_sums, write_target
+from .rounds import Room, Solving
+from .solve import solve_arm, solve_once
+from .sums import discount, learn_pseudo, learn_sums, write_robust, write_target
+
+FEW = 0.01  # of the rounds behind a fit: so many more move it little
 
 
 @spliced
 def take_in(recipe, memory, context, outcome):
     """Add one round to the sums, whatever the recipe. Oracles and uniform play only count it."""
-    if is_plain(recipe.spec):
+    kind = kind_of(recipe.spec)
+    if kind == PLAIN:
         take_in_plain(recipe, memory, context, outcome)
-    else:
+    elif kind == CALIBRATED:
         take_in_calibrated(recipe, memory, context, outcome)
+    else:
+        take_in_twice(recipe, memory, context, outcome)
 
 
 @spliced
@@ -76,29 +85,36 @@ def take_in_plain(recipe, memory, context, outcome):
 
 @spliced
 def take_in_calibrated(recipe, memory, context, outcome):
-    """`take_in` of a recipe that reads a calibrated context, or weighs rounds by what is known of the error."""
+    """`take_in` of a recipe that reads a calibrated context."""
     spec, tuning, sums, fit = recipe.spec, recipe.tuning, memory.sums, memory.fit
     n_actions, p, error = spec[N_ACTIONS], context.z.size, context.error
     memory.extra[LEARNED] += 1.0
-    if spec[RULE] > ROBUST:
-        return
     if spec[FADES]:
         discount(sums, tuning[DISCOUNT], n_actions, p)
-    if spec[WEIGHTING] == PSEUDO:
-        learn_pseudo(recipe, memory, context, outcome, relative_reliability(fit, n_actions, p, error, context.seen))
-    else:
-        learn_sums(recipe, sums, context, outcome, reliability(fit, n_actions, p, error) if spec[PRECISION] else 1.0)
-    if spec[ACTS_ON] != PREDICTED:
-        if spec[CURVED]:
-            learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
-            if spec[WEIGHTING] == PSEUDO:
-                learn_contradiction(spec, memory, context.z, context.seen, p, outcome.action, outcome.reward)
-        learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
+    learn_sums(recipe, sums, context, outcome, reliability(fit, n_actions, p, error) if spec[PRECISION] else 1.0)
+    if spec[CURVED]:
+        learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
+    learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
     mark_stale(spec, fit, p, context.allowed, outcome.action)
-    if spec[WEIGHTING] == PSEUDO:
-        for b in range(n_actions):
-            if context.allowed[b]:
-                fit[stale_at(robust_fit(n_actions, b), p)] = 1.0
+
+
+@spliced
+def take_in_twice(recipe, memory, context, outcome):
+    """`take_in` of a recipe that keeps two fits for each action: the one that decides, and the doubly robust one."""
+    spec, tuning, sums, fit = recipe.spec, recipe.tuning, memory.sums, memory.fit
+    n_actions, p, error = spec[N_ACTIONS], context.z.size, context.error
+    memory.extra[LEARNED] += 1.0
+    if spec[FADES]:
+        discount(sums, tuning[DISCOUNT], n_actions, p)
+    learn_pseudo(recipe, memory, context, outcome, relative_reliability(fit, n_actions, p, error, context.seen))
+    if spec[CURVED]:
+        learn_share(spec, memory, context.seen, p, outcome.action, outcome.reward)
+        learn_contradiction(spec, memory, context.z, context.seen, p, outcome.action, outcome.reward)
+    learn_context(recipe.dims, tuning, sums, n_actions, context.z, error)
+    mark_stale(spec, fit, p, context.allowed, outcome.action)
+    for b in range(n_actions):
+        if context.allowed[b]:
+            fit[stale_at(robust_fit(n_actions, b), p)] += 1.0
 
 
 @spliced
@@ -108,72 +124,102 @@ def mark_stale(spec, fit, p, allowed, action):
     start, end = reach(action, n_actions)
     for b in range(start, end):
         if same(b, action):
-            fit[stale_at(b, p)] = 1.0
+            fit[stale_at(b, p)] += 1.0
     if spec[CORRECTION] == OFFERED:
         for b in range(n_actions):
             if allowed[b]:
-                fit[stale_at(b, p)] = 1.0
+                fit[stale_at(b, p)] += 1.0
 
 
 @spliced
 def refit_all(recipe, memory, correcting, p, room):
     """Solve wherever sums have changed since the last solve."""
-    if is_plain(recipe.spec):
+    kind = kind_of(recipe.spec)
+    if kind == PLAIN:
         refit_plain(recipe, memory, correcting, p, room)
-    else:
+    elif kind == CALIBRATED:
         refit_calibrated(recipe, memory, correcting, p, room)
+    else:
+        refit_twice(recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_plain(recipe, memory, correcting, p, room):
     """`refit_all` of a recipe that reads x~ as it is."""
     for a in range(recipe.spec[N_ACTIONS]):
-        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
+        refit_corrected(a, recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_calibrated(recipe, memory, correcting, p, room):
-    """`refit_all` of all other recipes."""
+    """`refit_all` of a recipe that reads a calibrated context."""
+    refit_context(recipe, memory, p, room.work)
+    for a in range(recipe.spec[N_ACTIONS]):
+        refit_corrected(a, recipe, memory, correcting, p, room)
+
+
+@spliced
+def refit_twice(recipe, memory, correcting, p, room):
+    """`refit_all` of a recipe that keeps two fits for each action."""
     refit_context(recipe, memory, p, room.work)
     for a in range(number_of_fits(recipe.spec)):
-        refit_arm(a, recipe, memory, correcting, p, room)
+        refit_either(a, recipe, memory, correcting, p, room)
 
 
 @spliced
 def refit_context(recipe, memory, p, work):
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
-    if spec[ACTS_ON] != PREDICTED:
-        if calibration_is_due(spec, sums, fit, p):
-            refit_calibration(spec, sums, fit, p, work)
-        if spec[CURVED]:
-            refit_share(spec, sums, fit, p)
+    if calibration_is_due(spec, sums, fit, p):
+        refit_calibration(spec, sums, fit, p, work)
+    if spec[CURVED]:
+        refit_share(spec, sums, fit, p)
 
 
 @spliced
-def refit_arm(a, recipe, memory, correcting, p, room):
-    """Solve for row a of the fit, if it needs that."""
-    n_actions = recipe.spec[N_ACTIONS]
-    if recipe.spec[WEIGHTING] == PSEUDO and a < n_actions:
-        if memory.fit[stale_at(a, p)] != 0.0:
-            solve_calibrated(recipe.dims, a, memory.sums, memory.fit, p, n_actions, room.work)
-    elif recipe.spec[WEIGHTING] == PSEUDO:
-        refit_corrected(recipe.dims[1:], a, recipe, memory, correcting, p, room)
-    else:
-        refit_corrected(recipe.dims, a, recipe, memory, correcting, p, room)
+def refit_either(a, recipe, memory, correcting, p, room):
+    """Solve for row a of the fit, of either kind, if it needs that."""
+    n_actions, sums, fit = recipe.spec[N_ACTIONS], memory.sums, memory.fit
+    rounds = sums[a * row_width(p) + COUNT]
+    if a < n_actions:
+        if is_due(fit[stale_at(a, p)], rounds):
+            solve_calibrated(recipe.dims, a, sums, fit, p, n_actions, room.work)
+    elif is_due(fit[stale_at(a, p)], rounds + sums[alike_row(n_actions) * row_width(p) + COUNT]):
+        found = solve_robust(a - n_actions, recipe, memory, p, room)
+        copy(found, part(fit, a * fit_width(p), p - 1), p - 1)
+        copy(part(found, report_at(p - 1), REPORT_COLUMNS), part(fit, a * fit_width(p) + report_at(p), REPORT_COLUMNS), REPORT_COLUMNS)
+
+
+@inlined
+def is_due(stale, rounds):
+    """Whether so many further rounds can move a fit of so many, counted after they have faded. Of the two fits of `PSEUDO`; all others are
+    solved for in every round."""
+    return stale > 0.0 and stale >= FEW * rounds
 
 
 @spliced
-def refit_corrected(dims, a, recipe, memory, correcting, p, room):
-    """`refit_arm` of a fit that is solved with the error covariance taken out, or as it is."""
+def solve_robust(a, recipe, memory, p, room):
+    """The doubly robust fit of action a, as a row of a fit of p - 1 features, at the end of `room.aside`.
+
+    Nothing is remembered of it here: so it can also be solved for when it is asked for, see `LinearPolicy.theta`.
+    """
+    n_actions, at = recipe.spec[N_ACTIONS], careful_size(p)
+    row, found = part(room.aside, at, row_width(p)), part(room.aside, at + row_width(p), fit_width(p))
+    write_robust(a, memory.sums, memory.fit, p, n_actions, row, found)
+    solving = Solving(recipe.tuning[RIDGE], recipe.spec[CORRECTION], recipe.spec[GUARD], False)
+    solve_once(0, solving, row, found, p - 1, 0, Room(room.work, part(room.aside, 0, at)))
+    return found
+
+
+@spliced
+def refit_corrected(a, recipe, memory, correcting, p, room):
+    """Solve for row a of the fit, with the error covariance taken out or not, if it needs that."""
     spec, sums, fit = recipe.spec, memory.sums, memory.fit
-    pseudo = spec[WEIGHTING] == PSEUDO
-    keeps = GREEDY < spec[RULE] <= ROBUST and not pseudo  # the rules that ask how sure a fit is
+    keeps = GREEDY < spec[RULE] <= ROBUST  # the rules that ask how sure a fit is
     correction = spec[CORRECTION] if correcting else NO_CORRECTION
     uncorrected = correction != NO_CORRECTION and fit[a * fit_width(p) + report_at(p) + KAPPA] == 0.0
     if uncorrected or fit[stale_at(a, p)] != 0.0:
-        write_target(a, spec, sums, fit, p)
-        solving = Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps, 1 if pseudo else 0)
-        solve_arm(dims, a, solving, sums, fit, p, spec[N_ACTIONS], room)
+        write_target(a, sums, fit, p)
+        solve_arm(recipe.dims, a, Solving(recipe.tuning[RIDGE], correction, spec[GUARD], keeps), sums, fit, p, spec[N_ACTIONS], room)
 
 
 @seldom

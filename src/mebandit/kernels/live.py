@@ -9,6 +9,7 @@ from .compile import borrowed, jit, live, part, spliced
 from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
+    CALIBRATED,
     CHANGES,
     CORRECT_FROM,
     ERROR_COV_AT,
@@ -16,8 +17,10 @@ from .layout import (
     FIT_AT,
     FLOOR,
     INTERCEPT,
+    KINDS,
     LEARNED,
     N_ACTIONS,
+    PLAIN,
     PLAN_AT,
     PREDICTED,
     REFIT,
@@ -29,6 +32,7 @@ from .layout import (
     SUMS_AT,
     THETA_AT,
     TUNING_AT,
+    TWO_FITS,
     WARMUP,
     aside_size,
     n_features,
@@ -37,7 +41,17 @@ from .layout import (
     seen_size,
     work_size,
 )
-from .learn import refit_all, refit_calibrated, refit_plain, take_in, take_in_calibrated, take_in_plain
+from .learn import (
+    refit_all,
+    refit_calibrated,
+    refit_plain,
+    refit_twice,
+    solve_robust,
+    take_in,
+    take_in_calibrated,
+    take_in_plain,
+    take_in_twice,
+)
 from .linalg import acceptable, is_covariance, write_packed
 from .random import LIVE, uniform_pair
 from .rounds import Context, Memory, Oracle, Outcome, Recipe, Room
@@ -54,13 +68,20 @@ def as_it_is(recipe, memory, z, error, room, work):
 
 @spliced
 def calibrated(recipe, memory, z, error, room, work):
-    """What the decision reads: z, or what `calibrate` makes of it."""
-    p = z.size
-    seen = part(room, 0, p)
-    if recipe.spec[ACTS_ON] != PREDICTED:
-        seen = part(room, p, seen_size(p))
-        calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
+    """What the decision of any other reads: what `calibrate` makes of z."""
+    seen = part(room, z.size, seen_size(z.size))
+    calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
     return seen
+
+
+@spliced
+def as_kind_says(recipe, memory, z, error, room, work):
+    """Either of the two."""
+    return (
+        as_it_is(recipe, memory, z, error, room, work)
+        if recipe.spec[ACTS_ON] == PREDICTED
+        else calibrated(recipe, memory, z, error, room, work)
+    )
 
 
 @spliced
@@ -91,7 +112,7 @@ def of_state(spec, tuning, state, dim):
 def propose_one(spec, tuning, state, predicted, error_cov, allowed, theta, floor, exploring, out):
     """The action probabilities of one round; theta is the oracles' own."""
     recipe, memory, room = of_state(spec, tuning, state, predicted.size)
-    context, scratch = single_round(calibrated, recipe, memory, predicted, error_cov, allowed, room)
+    context, scratch = single_round(as_kind_says, recipe, memory, predicted, error_cov, allowed, room)
     propose(choose, recipe, memory, context, Oracle(theta, predicted), floor, exploring, out, scratch.work)
 
 
@@ -100,10 +121,22 @@ def learn_one(spec, tuning, state, predicted, error_cov, allowed, outcome, refit
     """The state after one finished round, in place."""
     correcting = state.extra[LEARNED] + 1.0 >= correct_from
     recipe, memory, room = of_state(spec, tuning, state, predicted.size)
-    context, scratch = single_round(calibrated, recipe, memory, predicted, error_cov, allowed, room)
+    context, scratch = single_round(as_kind_says, recipe, memory, predicted, error_cov, allowed, room)
     take_in(recipe, memory, context, outcome)
     if refit and spec[RULE] <= ROBUST:
         refit_all(recipe, memory, correcting, context.z.size, scratch)
+
+
+@jit
+def theta_now(spec, tuning, state, dim, theta):
+    """The doubly robust theta of the sums as they are, (K, d); nothing is remembered of it."""
+    recipe, memory, _ = of_state(spec, tuning, state, dim)
+    p = dim + spec[INTERCEPT]
+    room = Room(np.empty(work_size(spec[N_ACTIONS], p)), np.empty(aside_size(p)))
+    for a in range(spec[N_ACTIONS]):
+        found = solve_robust(a, recipe, memory, p, room)
+        for i in range(dim):
+            theta[a, i] = found[spec[INTERCEPT] - 1 + i]
 
 
 @jit
@@ -163,16 +196,21 @@ def learn_on(see, take_in, refit_all, dims, workspace, predicted, error_cov, all
         refit_all(recipe, memory, correcting, context.z.size, scratch)
 
 
+STEPS = {
+    PLAIN: (as_it_is, take_in_plain, refit_plain),
+    CALIBRATED: (calibrated, take_in_calibrated, refit_calibrated),
+    TWO_FITS: (calibrated, take_in_twice, refit_twice),
+}
+
+
 @cache
-def live_program(calibrates, p, samples=False):
-    """The functions decide and learn of the recipes that calibrate, or do not, and of Thompson's rule (`samples`) or all others, with p
-    features: each compiles what it needs and no more.
+def live_program(kind, p, samples=False):
+    """The functions decide and learn of the recipes of a kind, and of Thompson's rule (`samples`) or all others, with p features: each
+    compiles what it needs and no more.
 
     Up to `UNROLLED` features the compiler knows their number. Their names are their own, since the cache and the linker go by names.
     """
-    see, take_in, refit_all = as_it_is, take_in_plain, refit_plain
-    if calibrates:
-        see, take_in, refit_all = calibrated, take_in_calibrated, refit_calibrated
+    see, take_in, refit_all = STEPS[kind]
     choosing = choose if samples else choose_firmly
     dims = (0,) * p if p <= UNROLLED else ()
 
@@ -182,8 +220,8 @@ def live_program(calibrates, p, samples=False):
     def learn(workspace, predicted, error_cov, allowed, action, propensity, reward, auxiliary):
         learn_on(see, take_in, refit_all, dims, workspace, predicted, error_cov, allowed, (action, propensity, reward, auxiliary))
 
-    kind = f"{'calibrated' if calibrates else 'plain'}_{len(dims)}"
-    decide.__qualname__, learn.__qualname__ = f"decide_{'sampling_' if samples else ''}{kind}", f"learn_{kind}"
+    name = f"{KINDS[kind]}_{len(dims)}"
+    decide.__qualname__, learn.__qualname__ = f"decide_{'sampling_' if samples else ''}{name}", f"learn_{name}"
     return live(decide), live(learn)
 
 

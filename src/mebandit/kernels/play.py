@@ -11,14 +11,18 @@ from .compile import borrowed, inlined, item, jit, part, spliced
 from .decide import choose, choose_firmly, draw, propose
 from .layout import (
     ACTS_ON,
+    CALIBRATED,
     GUARDED,
     INTERCEPT,
+    KINDS,
     N_ACTIONS,
+    PLAIN,
     PREDICTED,
     PSEUDO,
     REPORT,
     ROBUST,
     RULE,
+    TWO_FITS,
     WEIGHTING,
     entry,
     fit_width,
@@ -27,7 +31,7 @@ from .layout import (
     robust_fit,
     seen_size,
 )
-from .learn import refit_calibrated, refit_plain, take_in_calibrated, take_in_plain
+from .learn import refit_calibrated, refit_plain, refit_twice, solve_robust, take_in_calibrated, take_in_plain, take_in_twice
 from .rounds import Context, Oracle, Outcome, Recipe, Room
 from .world import observe, regrets_of, reward_of
 
@@ -83,7 +87,7 @@ def write_round(log, b, predicted, probabilities, action, reward):
 
 
 @spliced
-def play(see, choose, take_in, refit_all, dims, given, memory, records, start, room):
+def play(see, choose, take_in, refit_all, shown, dims, given, memory, records, start, room):
     """Play one policy through one block of the tape, which begins after round `start`."""
     given, memory, records = borrowed(given), borrowed(memory), borrowed(records)
     vectors, out, work, aside = borrowed(room)
@@ -120,7 +124,8 @@ def play(see, choose, take_in, refit_all, dims, given, memory, records, start, r
         if plan.refit[b]:
             totals[GUARDED_FITS] += guarded_fits(spec, memory.fit, p)
         if made[0] < records.times.size and records.times[made[0]] == start + b + 1:
-            write_record(spec, memory.fit, theta, totals, part(records.recorded, 3 * made[0], 3), item(records.arm_errors, made[0]))
+            write_totals(totals, part(records.recorded, 3 * made[0], 3))
+            write_arm_errors(shown, recipe, memory, theta, p, Room(work, aside), item(records.arm_errors, made[0]))
             made[0] += 1
 
 
@@ -145,17 +150,32 @@ def guarded_fits(spec, fit, p):
     return n
 
 
-@jit
-def write_record(spec, fit, theta, totals, recorded, arm_errors):
-    """The totals, and |theta_a - theta*_a| by action; NaN where nothing is learned."""
-    d = theta.shape[1]
-    width = fit_width(d + spec[INTERCEPT])
+@spliced
+def write_totals(totals, recorded):
     recorded[0], recorded[1], recorded[2] = totals[STANDARD], totals[CLIPPED], totals[GUARDED_FITS]
-    for a in range(spec[N_ACTIONS]):
-        own, gap = (shown_fit(spec) + a) * width + shown_feature(spec), 0.0
-        for i in range(d):
-            gap += (fit[own + i] - theta[a, i]) ** 2
-        arm_errors[a] = math.sqrt(gap) if spec[RULE] <= ROBUST else np.nan
+
+
+@spliced
+def write_arm_errors(shown, recipe, memory, theta, p, room, arm_errors):
+    """|theta_a - theta*_a| by action for the theta that is reported; NaN where nothing is learned."""
+    first = shown_feature(recipe.spec)
+    for a in range(recipe.spec[N_ACTIONS]):
+        found, gap = shown(a, recipe, memory, p, room), 0.0
+        for i in range(theta.shape[1]):
+            gap += (found[first + i] - theta[a, i]) ** 2
+        arm_errors[a] = math.sqrt(gap) if recipe.spec[RULE] <= ROBUST else np.nan
+
+
+@spliced
+def shown_plain(a, recipe, memory, p, room):
+    """The theta of action a that is reported."""
+    return part(memory.fit, a * fit_width(p), p)
+
+
+@spliced
+def shown_robust(a, recipe, memory, p, room):
+    """The same of a recipe that keeps two fits for each action: the doubly robust one is solved for when it is asked for."""
+    return solve_robust(a, recipe, memory, p, room)
 
 
 @spliced
@@ -165,20 +185,25 @@ def as_it_is(recipe, memory, z, error, seen, work):
 
 @spliced
 def calibrated(recipe, memory, z, error, seen, work):
-    if recipe.spec[ACTS_ON] != PREDICTED:
-        calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
+    """Any other reads what `calibrate` makes of it."""
+    calibrate(recipe.dims, recipe.spec, recipe.tuning, memory.sums, memory.fit, z, error, seen, work)
+
+
+STEPS = {
+    PLAIN: (as_it_is, take_in_plain, refit_plain, shown_plain),
+    CALIBRATED: (calibrated, take_in_calibrated, refit_calibrated, shown_plain),
+    TWO_FITS: (calibrated, take_in_twice, refit_twice, shown_robust),
+}
 
 
 @cache
-def play_program(calibrates, samples):
-    """The loop of the recipes that calibrate, or do not, and of Thompson's rule or all others, as for live rounds."""
-    see, take_in, refit_all = as_it_is, take_in_plain, refit_plain
-    if calibrates:
-        see, take_in, refit_all = calibrated, take_in_calibrated, refit_calibrated
+def play_program(kind, samples):
+    """The loop of the recipes of a kind, and of Thompson's rule or all others, as for live rounds."""
+    see, take_in, refit_all, shown = STEPS[kind]
     choosing = choose if samples else choose_firmly
 
     def block(dims, given, memory, records, start, room):
-        play(see, choosing, take_in, refit_all, dims, given, memory, records, start, room)
+        play(see, choosing, take_in, refit_all, shown, dims, given, memory, records, start, room)
 
-    block.__qualname__ = f"play_{'sampling_' if samples else ''}{'calibrated' if calibrates else 'plain'}"
+    block.__qualname__ = f"play_{'sampling_' if samples else ''}{KINDS[kind]}"
     return jit(block)

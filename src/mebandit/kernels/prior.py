@@ -3,6 +3,7 @@
 from .compile import jit, part, seldom
 from .context import feature_varies
 from .layout import (
+    ALL_STALE,
     COUNT,
     FEATURES,
     REPORT,
@@ -82,8 +83,8 @@ def refit_prior(sums, fit, n_actions, p, work):
                     unit[j] = 1.0 if j == i else 0.0
                 explained += spread[i] * slopes[i] * slopes[i]
                 doubt += spread[i] * quadratic_form((), factored, p, unit, scratch)
-        fit[stale_at(a, p)] = 1.0
-        fit[stale_at(robust_fit(n_actions, a), p)] = 1.0  # its pseudo-outcomes are made with the first fit
+        fit[stale_at(a, p)] = ALL_STALE
+        fit[stale_at(robust_fit(n_actions, a), p)] = ALL_STALE  # its pseudo-outcomes are made with the first fit
     noise = (varied + left) / max(rounds - 1.0, 1.0) if varied + left > 1e-12 * varied else 0.0  # else it is rounding
     prior[noise_at(p)] = noise
     if noise > 0.0:

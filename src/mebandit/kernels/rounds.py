@@ -71,8 +71,6 @@ class Solving(NamedTuple):
     guard: int
     keeps: bool
     """whether the factor is kept, for rules that ask how sure a fit is"""
-    left_out: int
-    """how many of the first features the fit is without"""
 
 
 class Room(NamedTuple):

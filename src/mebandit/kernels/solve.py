@@ -96,23 +96,21 @@ def solve_once(arm, solving, sums, fit, p, n_actions, room):
 
 @inlined
 def solve_plainly(dims, arm, solving, sums, fit, p, n_actions, room):
-    """Solve the formula as it stands if its matrix is safely positive definite, the usual case. Returns the report, `UNSOLVED` if not.
-
-    The rows of memory are as wide as p features need; the fit may be of fewer.
-    """
-    width, q = row_width(p), n_features(dims, p - solving.left_out)
-    size, work, ridge = packed_size(q), room.work, solving.ridge
+    """Solve the formula as it stands if its matrix is safely positive definite, the usual case. Returns the report, `UNSOLVED` if not."""
+    p = n_features(dims, p)
+    width = row_width(p)
+    size, work, ridge = packed_size(p), room.work, solving.ridge
     row, at = arm * width, arm * fit_width(p)
-    gram, c, a, rest = part(sums, row + gram_at(q), size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * q)
-    take_out(arm, solving.correction, sums, q, width, n_actions, c)
-    trace, other_trace = write_corrected(gram, c, 1.0, ridge, q, a)
-    if not factor(a, q, rest):
+    gram, c, a, rest = part(sums, row + gram_at(p), size), part(work, 0, size), part(work, size, size), part(work, 2 * size, 2 * p)
+    take_out(arm, solving.correction, sums, p, width, n_actions, c)
+    trace, other_trace = write_corrected(gram, c, 1.0, ridge, p, a)
+    if not factor(a, p, rest):
         return UNSOLVED
     if other_trace > 0.0:
         share = quotient(sums[row + WEIGHT_SQ], sums[row + WEIGHT] * sums[row + WEIGHT])
-        if not clearly_above(a, q, trace, other_trace, share) and not above(gram, c, ridge, share, q, room.aside):
+        if not clearly_above(a, p, trace, other_trace, share) and not above(gram, c, ridge, share, p, room.aside):
             return UNSOLVED
-    usable = solve_factored(a, q, part(fit, at, q))
+    usable = solve_factored(a, p, part(fit, at, p))
     if solving.keeps:
         copy(a, part(fit, at + factor_at(p), size), size)
     return SOLVED if usable else SINGULAR
@@ -133,23 +131,23 @@ def finish_arm(report, arm, solving, sums, fit, p, n_actions, aside):
 @jit
 def solve_aside(report, arm, solving, sums, fit, p, n_actions, aside):
     """Copy what is needed, solve carefully, and copy back what was found. A theta of no usable size, found here or before, is none."""
-    width, q = row_width(p), p - solving.left_out
-    size, row, at = packed_size(q), arm * width, arm * fit_width(p)
-    theta, kept, target, found = part(fit, at, q), part(fit, at + factor_at(p), size), part(aside, 4 * size, q), part(aside, 3 * size, size)
+    width, size = row_width(p), packed_size(p)
+    row, at = arm * width, arm * fit_width(p)
+    theta, kept, target, found = part(fit, at, p), part(fit, at + factor_at(p), size), part(aside, 4 * size, p), part(aside, 3 * size, size)
     correction = solving.correction
     kappa = 0.0 if correction == NO_CORRECTION else 1.0
     if report == UNSOLVED:
-        reward_sq = sums[row + reward_sq_at(q)]
+        reward_sq = sums[row + reward_sq_at(p)]
         n = sums[row + WEIGHT] * sums[row + WEIGHT] / sums[row + WEIGHT_SQ] if sums[row + WEIGHT_SQ] > 0.0 else 1.0
         n = max(n, 1.0 / LARGEST)  # weights that have faded
-        copy(part(sums, row + gram_at(q), size), part(aside, 0, size), size)
-        copy(part(sums, row + error_at(q), size), part(aside, size, size), size)
-        take_out(arm, correction, sums, q, width, n_actions, part(aside, 2 * size, size))
-        copy(theta, target, q)
-        report, kappa = solve_carefully(solving.ridge, correction, solving.guard, n, reward_sq, q, aside)
+        copy(part(sums, row + gram_at(p), size), part(aside, 0, size), size)
+        copy(part(sums, row + error_at(p), size), part(aside, size, size), size)
+        take_out(arm, correction, sums, p, width, n_actions, part(aside, 2 * size, size))
+        copy(theta, target, p)
+        report, kappa = solve_carefully(solving.ridge, correction, solving.guard, n, reward_sq, p, aside)
         copy(found, kept, size)
-        copy(target, theta, q)
-        if not is_within(theta, q, LARGEST_FACTOR):
+        copy(target, theta, p)
+        if not is_within(theta, p, LARGEST_FACTOR):
             report = SINGULAR
     if report == SINGULAR:
         for k in range(report_at(p)):

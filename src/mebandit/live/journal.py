@@ -38,6 +38,8 @@ except ImportError:  # a system that cannot tell whether a file has a second wri
 FORMAT, VERSION = "mebandit-journal", 2
 UNCHECKED = 1
 """the version whose lines have no checksums"""
+DECISION = b'{"decision":'
+"""how the line of a decision begins"""
 SEAL = b',"crc":"'
 SEAL_SIZE = len(SEAL) + len('9a3f07c2"}\n')
 LONGEST = 1 << 28
@@ -162,11 +164,16 @@ class Journal:
         finally:
             os.close(folder)
 
-    def lines(self) -> Iterator[Line]:
-        """The lines of the file, each checked. A second handle, if an interrupt lost it, would keep the file locked."""
-        with open(self._handle, "rb", closefd=False) as file:
-            file.seek(0)
-            yield from watched_lines(file, self.path)
+    def lines(self, after: Line | None = None) -> Iterator[Line]:
+        """The lines of the file after one of them, each checked; None: all."""
+        with self.reading() as file:
+            yield from watched_lines(file, self.path, after)
+
+    def reading(self) -> BinaryIO:
+        """The file, at its beginning. A second handle, if an interrupt lost it, would keep the file locked."""
+        file = open(self._handle, "rb", closefd=False)  # noqa: SIM115  whoever reads it closes it
+        file.seek(0)
+        return file
 
     def write(self, text: str) -> None:
         """Add an event, given as JSON. Where this fails, part of it may be in the file until `go_back` takes it back."""
@@ -232,10 +239,11 @@ class Journal:
         self.mark = mark
 
 
-def read_lines(file: BinaryIO, name: object) -> Iterator[Line]:
-    """The lines of a journal from its beginning, each held against its checksum; a last line without its end is passed over, since the
-    call that was writing it never returned."""
-    number, mark, version = 0, START, VERSION
+def read_lines(file: BinaryIO, name: object, after: Line | None = None) -> Iterator[Line]:
+    """The lines of a journal from its beginning, or after a line with a checksum, each held against its checksum; a last line without its
+    end is passed over, since the call that was writing it never returned."""
+    number, mark, version = (0, START, VERSION) if after is None else (after.number, after.mark, VERSION)
+    file.seek(mark.end)
     while text := file.readline(LONGEST):
         number += 1
         if not text.endswith(b"\n"):
@@ -260,11 +268,11 @@ def read_lines(file: BinaryIO, name: object) -> Iterator[Line]:
         raise LogError(f"{name} must begin with a journal's first line; got an empty file.")
 
 
-def watched_lines(file: BinaryIO, name: object) -> Iterator[Line]:
+def watched_lines(file: BinaryIO, name: object, after: Line | None = None) -> Iterator[Line]:
     """`read_lines` with a progress bar."""
     with progress_bar(os.fstat(file.fileno()).st_size // PIECE, "MiB of the journal", None) as done:
         passed = 0
-        for line in read_lines(file, name):
+        for line in read_lines(file, name, after):
             yield line
             for _ in range(passed, line.mark.end // PIECE):
                 done()

@@ -15,12 +15,12 @@ from mebandit.checks import InvalidInput, LogError
 from mebandit.estimation.estimate import solved_estimate
 from mebandit.estimation.result import Estimate
 from mebandit.kernels import limits
-from mebandit.live import state_files
+from mebandit.live import snapshots, state_files
 from mebandit.live.about import said
 from mebandit.live.inputs import is_array, unbiased
 from mebandit.live.journal import Journal
 from mebandit.live.mending import LEARNERS, finish, go_back
-from mebandit.live.replay import learners
+from mebandit.live.replay import going_on, learners
 from mebandit.live.state_files import Snapshot
 from mebandit.live.turns import TURN, Refused, Turn, takes_turns
 from mebandit.live.workspace import workspace_for
@@ -73,6 +73,8 @@ class Learner:
         self._x_shape, self._s_shape = (policy.dim,), (policy.dim, policy.dim)
         self._doing: tuple[Any, ...] | None = None
         """while a call changes something: a function, and its arguments, that undo or finish the change if the call is interrupted"""
+        self._snapshot_at = snapshots.EVERY
+        """bytes of the journal at which the next snapshot is due"""
         self._share()
         if isinstance(policy, LinearPolicy) and policy.rule.needs_environment:
             checks.refuse("policy", "know theta, to be used live", f"{policy.name!r} without it", "Give it: oracle(..., theta=...).")
@@ -163,6 +165,8 @@ class Learner:
                 if self._doing is not None:
                     self._settle()
                 number, journal = self.decided + 1, self._journal
+                if journal is not None and journal.mark.end >= self._snapshot_at:
+                    self._keep_snapshot(journal)
                 pending = self._workspace.decide(x, s, mask, number)
                 if journal is not None:
                     self._doing = go_back, journal.mark, self.decided, self.learned, self._workspace.kept, None
@@ -230,6 +234,8 @@ class Learner:
             self._doing = finish, pending
             workspace.learn(observation, decision, reward)
         else:
+            if journal.mark.end >= self._snapshot_at:
+                self._keep_snapshot(journal)
             self._doing = go_back, journal.mark, self.decided, self.learned, workspace.kept, pending
             workspace.branch()
             workspace.learn(observation, decision, reward)
@@ -237,6 +243,12 @@ class Learner:
         del self._pending[decision.id]
         self.learned += 1
         self._doing = None
+
+    def _keep_snapshot(self, journal: Journal) -> None:
+        """Write what is known now, before the next event. A policy that is a class of your own has none: its code may change."""
+        self._snapshot_at = journal.mark.end + snapshots.EVERY
+        if not settings.has_own(settings.to_plain(self.policy)):
+            snapshots.write(journal.path, journal.mark, self._workspace.state, self.decided, self.learned, sorted(self._pending))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a decision (or its id) whose reward will never come: nothing is learned from it, and it takes no more memory."""
@@ -399,19 +411,32 @@ class Learner:
     def recover(cls, journal: str | Path, *, policy: Policy | None = None, durable: bool = False, verify: bool = True) -> "Learner":
         """The learner that wrote a journal, rebuilt from it and ready to continue it.
 
+        Beside a long journal, a learner keeps a snapshot: a file with the journal's name and `.snapshot` at its end. With it, only the
+        events after the snapshot are repeated, and the same learner comes back, bit for bit. Every line of the journal is nevertheless
+        checked, and a snapshot that is damaged, or not of this journal, is ignored.
+
         Args:
             journal: path of the journal.
             policy: the policy, needed where it is a class of your own or has a schedule of your own. None: the one that the journal names.
             durable: as in `Learner`.
-            verify: whether every decision is reproduced from policy and seed and compared with the journal. False: for a journal of another
-                version of mebandit, whose policy decided differently. Every line is checked against its checksum in any case.
+            verify: whether every decision that is repeated is reproduced from policy and seed and compared with the journal. False: for a
+                journal of another version of mebandit, whose policy decided differently. Every line is checked against its checksum in any
+                case. `check_journal` reproduces all decisions.
         """
         opened = Journal.open(journal, durable=durable)
         try:
-            lines = opened.lines()
-            for found in learners(cls, next(lines), lines, journal, policy=policy, verify=verify):
+            with opened.reading() as file:
+                kept = snapshots.read(opened.path, file, cls._from) if policy is None else None
+            if kept is None:
+                lines = opened.lines()
+                start, repeated = 0, learners(cls, next(lines), lines, journal, policy=policy, verify=verify)
+            else:
+                learner, last = kept
+                start, repeated = last.mark.end, going_on(learner, opened.lines(last), journal, verify=verify)
+            for found in repeated:
                 learner, last = found
             opened.cut(last.mark)  # a torn last line
+            learner._snapshot_at = start + snapshots.EVERY
         except BaseException:
             opened.close()
             raise

@@ -44,6 +44,11 @@ def learners(
         raise LogError(f"{name} line 1 must name a policy and a seed; got {checks.shown(header)} ({error}).") from error
     learner.origins = (str(header.get("origin", learner.origins[0])),)
     yield learner, first
+    yield from going_on(learner, lines, name, verify=verify)
+
+
+def going_on(learner: L, lines: Iterator[Line], name: object, *, verify: bool = True) -> Iterator[tuple[L, Line]]:
+    """A learner after each of the further lines of its journal, see `learners`."""
     for line in lines:
         try:
             repeat(learner, line.event, verify)

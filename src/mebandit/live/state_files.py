@@ -84,8 +84,10 @@ def blamed(path: Path) -> Iterator[None]:
 def _check_layout(body: dict[str, Any], policy: Policy, path: Path) -> None:
     """Refuse the memory of a linear policy in another layout than the compiled code reads. With one fit the first layout is today's."""
     found = body.get("layout", FIRST_LAYOUT)
-    unchanged = layout.VERSION, FIRST_LAYOUT if isinstance(policy, LinearPolicy) and policy.estimator.n_fits == 1 else layout.VERSION
-    if isinstance(policy, LinearPolicy) and found not in unchanged:
+    if not isinstance(policy, LinearPolicy):
+        return
+    unchanged = range(FIRST_LAYOUT if policy.estimator.n_fits == 1 else layout.VERSION, layout.VERSION + 1)
+    if found not in unchanged:
         remedy = "Recover the learner from its journal, or load the file with the version of mebandit that saved it."
         raise LogError(f"state file must hold a memory of layout {layout.VERSION}; got layout {found!r} in {path}. {remedy}")
 

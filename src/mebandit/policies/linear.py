@@ -105,9 +105,9 @@ class LinearPolicy(Component):
         return self.estimator.leading + self.intercept + self.dim
 
     @property
-    def calibrates(self) -> bool:
-        """Whether it reads a calibrated context, or keeps fits that do."""
-        return self.estimator.context is not None or self.estimator.n_fits > 1
+    def kind(self) -> int:
+        """Which kind of compiled program is its own, see `kernels.layout`."""
+        return layout.TWO_FITS if self.estimator.n_fits > 1 else layout.PLAIN if self.estimator.context is None else layout.CALIBRATED
 
     @property
     def spec(self) -> Integers:
@@ -289,7 +289,7 @@ class LinearPolicy(Component):
         self._replace(state, self._refitted(state))
 
     def theta(self, state: LinearState) -> Floats:
-        """The fitted θ, (K, d): the one that the next decision reads, but for `Calibrated`, which reports its doubly robust one.
+        """The fitted θ, (K, d): the one that the next decision reads; for `Calibrated` its doubly robust one, solved for when asked for.
 
         Args:
             state: what the policy has learned. It is left as it was.
@@ -297,8 +297,11 @@ class LinearPolicy(Component):
         self.check_state(state)
         if self.knows_theta:
             return self.theta_known.copy()
-        first = self.estimator.reported * self.n_actions
-        return state.fit[first : first + self.n_actions, int(self.intercept) : self.intercept + self.dim].copy()
+        if self.estimator.reported:
+            found = np.empty((self.n_actions, self.dim))
+            kernels.theta_now(self.spec, self.tuning, LinearState(*map(readable, state)), self.dim, found)
+            return found
+        return state.fit[: self.n_actions, int(self.intercept) : self.intercept + self.dim].copy()
 
     def diagnostics(self, state: LinearState) -> tuple[Finding, ...]:
         """What speaks against trusting it: the told Σe, the rounds behind θ, and what the rewards say, each with a verdict and a sentence.
@@ -321,9 +324,9 @@ class LinearPolicy(Component):
             return Moments(state.sums[: 2 * K + 1], K, p)
         q, departures = p - self.estimator.leading, layout.departure_row(K, 0)
         own = np.zeros((2 * K + 1, layout.row_width(q)))
-        own[:K] = state.sums[K : 2 * K, : layout.row_width(q)]
+        own[:K] = (state.sums[K : 2 * K] + state.sums[layout.alike_row(K)])[:, : layout.row_width(q)]
         own[:K, layout.COUNT] = state.sums[:K, layout.COUNT]
-        pull = state.sums[departures : departures + K, : q * p].reshape(K, q, p)
+        pull = (state.sums[departures : departures + K] + state.sums[departures + K])[:, : q * p].reshape(K, q, p)
         own[:K, layout.cross_at(q) :] += np.einsum("kij,kj->ki", pull, state.fit[:K, :p])
         return Moments(own, K, q)
 

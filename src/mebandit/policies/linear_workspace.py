@@ -44,7 +44,7 @@ class LinearWorkspace:
     def _load(self) -> None:
         """Get the compiled functions, which are not copied."""
         policy = self.policy
-        self._decide, self._learn = kernels.live_program(policy.calibrates, policy.n_features, policy.spec[layout.RULE] == layout.THOMPSON)
+        self._decide, self._learn = kernels.live_program(policy.kind, policy.n_features, policy.spec[layout.RULE] == layout.THOMPSON)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: part for name, part in vars(self).items() if name not in ("_decide", "_learn")}

@@ -36,7 +36,7 @@ class Memory:
     def rows(self) -> tuple[int, int]:
         """How many rows the running sums and the fits have."""
         K, context, two_fits = self.n_actions, self.estimator.context, self.estimator.n_fits > 1
-        sums = layout.departure_row(K, K if two_fits else 0) if two_fits or context is not None else layout.context_row(K)
+        sums = layout.departure_row(K, K + 1 if two_fits else 0) if two_fits or context is not None else layout.context_row(K)
         curved = context is not None and context.curved
         fits = layout.reference_fit(K) + 1 if two_fits else K if context is None else layout.curve_fit(K) + 1
         return sums + curved, fits
@@ -62,7 +62,7 @@ class Memory:
 
     def mark_stale(self, state: LinearState) -> None:
         """Note that every fit has to be solved for again."""
-        self.fits(state)[:, layout.report_at(self.n_features) + layout.STALE] = 1.0
+        self.fits(state)[:, layout.report_at(self.n_features) + layout.STALE] = layout.ALL_STALE
 
     def check_size(self, dim: int) -> None:
         """Refuse a policy for whose memory there is no room."""

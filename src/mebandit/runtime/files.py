@@ -17,8 +17,10 @@ DEEPEST = 100
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+def whole_file(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to write to. It replaces `path` once all is written; if anything fails, `path` is unchanged.
+
+    `durable=False` does not wait for the disk: after a power failure, the file may be damaged.
 
     The file is written under a random name first, so that two processes never write to the same file. Links are not followed: a link at
     `path` is replaced by the file.
@@ -31,7 +33,8 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
             with suppress(OSError):
@@ -41,9 +44,9 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
         checks.refuse("the file to write", "be one that can be written", f"{path} ({error.strerror or error})", error=LogError)
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_whole(path: str | Path, content: str | bytes, *, durable: bool = True) -> None:
     """Write a file in full or not at all, see `whole_file`."""
-    with whole_file(path) as file:
+    with whole_file(path, durable=durable) as file:
         file.write(_bytes(content))
 
 

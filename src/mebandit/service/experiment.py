@@ -20,6 +20,8 @@ from mebandit.service.store.database import in_utc
 from mebandit.service.store.decisions import numbers
 from mebandit.values import Booleans, Floats, Observation, Round
 
+encode, encode_sorted = json.JSONEncoder().encode, json.JSONEncoder(sort_keys=True).encode
+
 
 class Seen(NamedTuple):
     """What a request says of the context."""
@@ -56,15 +58,19 @@ class Experiment:
         cadence = configuration.cadence
         if sum(each is not None for each in (cadence.outcomes, cadence.seconds, cadence.by_hand)) != 1:
             checks.refuse("cadence", "say exactly one of outcomes, seconds and by_hand", cadence.model_dump(exclude_none=True))
+        self._told: Floats | None = None
+        """Σe of predictions that bring none of their own, (d, d), at the time of their observation"""
         if configuration.error != "per decision":
-            self._covariance(configuration.error.cov)
+            self._told = self._covariance(configuration.error.cov)
             if not all(rate >= 0 and name in self.features for name, rate in configuration.error.per_hour.items()):
                 checks.refuse("per_hour", "give features of the experiment a growth of at least 0", configuration.error.per_hour)
 
     @property
     def body(self) -> str:
-        """The configuration as the store has it, every default written out."""
-        return json.dumps(self.configuration.model_dump(mode="json"), sort_keys=True)
+        """The configuration as the store has it, every default written out, but for a calendar that is not there: configurations had none
+        once, and keep their hash."""
+        plain = self.configuration.model_dump(mode="json", exclude={"calendar"} if self.configuration.calendar is None else None)
+        return json.dumps(plain, sort_keys=True)
 
     @property
     def hash(self) -> str:
@@ -154,10 +160,12 @@ class Experiment:
         told = self.configuration.error
         if request.error is not None:
             return self._covariance(request.error.cov)
-        if told == "per decision":
+        if told == "per decision" or self._told is None:
             checks.refuse("error", "be given with each decision of this experiment", "none")
+        if not told.per_hour:
+            return self._told
         growth = [told.per_hour.get(name, 0.0) * self._age(name, request, at) for name in self.features]
-        return self._covariance(told.cov) + np.diag(growth)
+        return self._told + np.diag(growth)
 
     def _covariance(self, given: Any) -> Floats:
         """Variances by name, or a matrix, as a covariance (d, d); constant features have no error."""
@@ -235,7 +243,7 @@ class Experiment:
             "auxiliary": None,
             "predicted": None if seen.predicted is None else numbers(seen.predicted),
             "error_cov": None if seen.error_cov is None else numbers(seen.error_cov),
-            "notes": json.dumps(seen.notes),
+            "notes": encode(seen.notes),
         }
 
     def fallback_among(self, allowed: Booleans) -> Floats:
@@ -269,9 +277,9 @@ class Experiment:
 
 def listed(allowed: Booleans) -> str:
     """The numbers of the allowed actions as JSON."""
-    return json.dumps(np.flatnonzero(allowed).tolist())
+    return encode(np.flatnonzero(allowed).tolist())
 
 
 def canonical(request: Request) -> str:
     """A request as one text: two requests with the same text are the same."""
-    return json.dumps(request.model_dump(mode="json"), sort_keys=True)
+    return encode_sorted(request.model_dump(mode="json"))

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from sqlalchemy import func, select
 
+from mebandit.runtime.escaping import in_cell
 from mebandit.service.experiment import Experiment
 from mebandit.service.store.database import Database, all_rows
 from mebandit.service.store.schema import decision, outcome
@@ -84,12 +85,12 @@ def as_json_lines(found: Iterator[dict[str, Any]]) -> Iterator[str]:
 
 
 def as_csv(experiment: Experiment, found: Iterator[dict[str, Any]]) -> Iterator[str]:
-    """A header, and a line for each row; what is not known is empty."""
+    """A header, and a line for each row; what is not known is empty. A name that a spreadsheet would compute gets an apostrophe."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns(experiment)), lineterminator="\n")
     writer.writeheader()
     for row in found:
-        writer.writerow(row)
+        writer.writerow({column: in_cell(value) if isinstance(value, str) else value for column, value in row.items()})
         if text.tell() > 1 << 16:
             yield text.getvalue()
             text.seek(0)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 Status = Literal["draft", "running", "paused", "stopped"]
 Kind = Literal["meb_dr", "meb", "meb_naive", "greedy", "lin_ucb", "thompson", "robust_ucb", "uniform"]
@@ -113,6 +113,24 @@ class Waiting(Message):
     )
 
 
+def _clock(value: str) -> str:
+    """A time of day as 08:30."""
+    hours, _, minutes = value.partition(":")
+    if not (len(value) == 5 and hours.isdigit() and minutes.isdigit() and int(hours) < 24 and int(minutes) < 60):
+        raise ValueError("be a time of day such as 08:30")
+    return value
+
+
+Times = Annotated[list[Annotated[str, AfterValidator(_clock)]], Field(max_length=48, json_schema_extra={"examples": [["08:30", "17:30"]]})]
+
+
+class Calendar(Message):
+    """When decisions are due, so that those that were not made are seen. It changes no decision."""
+
+    times: Times = Field(description="times of day in the time zone of each participant; a participant may have others")
+    grace_minutes: Annotated[float, Field(gt=0, le=1440)] = Field(default=60, description="how far from them a decision may be")
+
+
 class Configuration(Message):
     """All that says how an experiment decides and learns."""
 
@@ -134,6 +152,7 @@ class Configuration(Message):
     cadence: Cadence = Cadence(seconds=1)
     outcomes: Waiting = Waiting()
     learns_from: list[Literal["learned", "warmup", "fallback", "external"]] = ["learned", "warmup", "fallback"]
+    calendar: Calendar | None = None
 
 
 class Experiment(Message):
@@ -165,6 +184,7 @@ class Unit(Message):
     start: Time | None = None
     end: Time | None = None
     group: Said | None = None
+    times: Times | None = Field(default=None, description="times of day at which decisions are due; null: those of the experiment")
     status: Literal["active", "withdrawn"] = "active"
 
 
@@ -311,6 +331,21 @@ class NewKey(Message):
     model_config = example(name="app server", roles=["decide", "outcome"])
     name: Annotated[str, Field(pattern="^[A-Za-z0-9 _.-]{1,100}$")]
     roles: Annotated[list[Literal["decide", "outcome", "operate", "read"]], Field(min_length=1)]
+
+
+class Note(Message):
+    """What people know of an incident."""
+
+    model_config = example(said="The app of version 3.1 sent minutes instead of hours; mended on Tuesday.")
+    said: Annotated[Said, Field(min_length=1)]
+
+
+class NewWebhook(Message):
+    """An address that is told of incidents that open and close."""
+
+    model_config = example(name="on call", address="https://alerts.example.org/mebandit")
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9 _.-]{1,100}$")]
+    address: Annotated[str, Field(pattern="^https?://[!-~]{1,500}$")]
 
 
 class Problem(Message):

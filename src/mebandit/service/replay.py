@@ -123,12 +123,13 @@ def _replay_decisions(connection: Connection, name: str, known: Mapping[int, Exp
     asked = select(decision).where(decision.c.experiment == name, decision.c.version == number).order_by(decision.c.id).limit(AT_ONCE)
     while rows := all_rows(connection, asked.where(decision.c.id > after)):
         for row in rows:
-            _compare(row, known[row["configuration"]], version)
+            compare(row, known[row["configuration"]], version)
         after, count = rows[-1]["id"], count + len(rows)
     return count
 
 
-def _compare(row: Row, experiment: Experiment, version: Version) -> None:
+def compare(row: Row, experiment: Experiment, version: Version) -> None:
+    """Compute a decision again from its request and the version that made it; `Different` where a bit differs."""
     where = f"experiment {row['experiment']!r}, decision {row['name']!r}"
     try:
         again = _again(row, experiment, version)

@@ -17,6 +17,7 @@ from mebandit.live.version import Version
 from mebandit.policies import states
 from mebandit.service.experiment import Experiment, canonical
 from mebandit.service.messages import Configuration, Made, Outcome, Request
+from mebandit.service.pulse import Pulse
 from mebandit.service.store import experiments, outcomes, records
 from mebandit.service.store.database import Database, Row
 from mebandit.service.store.decisions import NewDecision, Stored, decisions_named
@@ -68,14 +69,15 @@ class Live(NamedTuple):
                 row = self.experiment.decide(request, version=self.version, trouble=f"The policy failed ({error}).", **given)
         row["configuration"] = self.row["configuration"]
         opened = row["mode"] == "fallback" and self.status != "paused"
-        return NewDecision(row, self.row["epoch"], (self._incident(row),) if opened else ())
+        return NewDecision(row, self.row["epoch"], (self.incident(row),) if opened else ())
 
     def external(self, request: Made) -> NewDecision:
         """A decision that a client made by itself, to be stored."""
         row = self.experiment.external(request, name=self.name, received=datetime.now(UTC))
         return NewDecision(row | {"configuration": self.row["configuration"]}, self.row["epoch"])
 
-    def _incident(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def incident(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The incident that a decision by the fallback opens, as a row."""
         return incident_row(self.name, "fallback", f"The fallback decided: {row['reason']}", row["name"])
 
     def outcome(self, given: Outcome) -> outcomes.NewOutcome:
@@ -96,7 +98,7 @@ class Service:
     """
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        self.database, self.pulse = database, Pulse()
         self._known: dict[str, Live] = {}
         self._keys: dict[str, Key] = {}
         self._loading = threading.Lock()
@@ -168,8 +170,10 @@ class Service:
     def settled(self, asked: Request, stored: Stored, live: Live) -> dict[str, Any]:
         """The answer to a request whose decision is in the store now; refused where the name was used for another request."""
         if not stored.new and stored.row["request"] != canonical(asked):
+            self.pulse.conflicted(live.name)
             rule = "have the same contents whenever it is sent"
             checks.refuse(f"decision {asked.decision}", rule, "another request of this name", "Give it a new name.", error=Conflict)
+        self.pulse.answered(live.name, repeated=not stored.new)
         return live.experiment.answer(stored.row, not stored.new)
 
     def known_decision(self, live: Live, name: str) -> Row | None:
@@ -187,6 +191,10 @@ class Service:
     def whose(self, key: str) -> Key | None:
         """Whose key that is."""
         return records.whose(self._keys, key)
+
+    def key_named(self, name: str) -> Key | None:
+        """A key that is valid, by its name."""
+        return next((key for key in self._keys.values() if key.name == name), None)
 
     def make_key(self, name: str, key: str, roles: Iterable[str], *, by: str) -> None:
         """Store a key."""

@@ -104,7 +104,7 @@ class Trajectory:
 
 def _program(policy: LinearPolicy) -> Any:
     """The compiled loop of a policy."""
-    return kernels.play_program(policy.calibrates, policy.spec[layout.RULE] == layout.THOMPSON)
+    return kernels.play_program(policy.kind, policy.spec[layout.RULE] == layout.THOMPSON)
 
 
 def blank(rounds: int, n_actions: int, dim: int) -> History:

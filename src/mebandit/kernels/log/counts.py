@@ -8,7 +8,7 @@ from ..compile import jit, spliced, summing
 from ..layout import entry
 from ..limits import LEAST
 from .crossproducts import CHUNK
-from .scores import write_fitted
+from .linear import add_linear, fill
 
 
 @summing
@@ -155,7 +155,8 @@ def count_close(close, theta, varying, log):
     for start in range(0, log.predicted.shape[1], CHUNK):
         m = min(CHUNK, log.predicted.shape[1] - start)
         for b in range(n_actions):
-            write_fitted(work[b, :m], theta, b, intercept, log.predicted, start)
+            fill(work[b, :m], theta[b, 0] if intercept else 0.0)
+            add_linear(work[b, :m], theta[b, intercept:], log.predicted, start)
         if n_actions == 2 and allowed.shape[0] == 1 and allowed[0].all() and not varying:
             count_close_pairs(close, work[0, :m], work[1, :m], gap_sd(theta, 0, 1, intercept, error, 0))
         else:

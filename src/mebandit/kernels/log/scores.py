@@ -1,344 +1,297 @@
-"""The scores of the estimates from a stored log, from which standard errors follow."""
+"""The scores of the rounds of a stored log, from which standard errors follow.
+
+Rounds are worked on a tile at a time, sorted by action: what only the rounds of one action need is then done for these alone, without a
+branch. Every score is v e - s Σe θ, with the regressors v and two numbers e and s for every round: a correction for leverage changes e.
+"""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from ..compile import jit, spliced, summing
+from ..compile import borrowed, inlined, jit
 from ..layout import INVERSE, PSEUDO, UNIT, entry
 from .calibration import times_packed
-from .crossproducts import CHUNK
+from .crossproducts import sort_by_action, take
+from .linear import FIVE, add, add_outer, add_product, add_quadratic, fill, multiply, total, write_linear, write_quadratic
 
 LARGEST_LEVERAGE = 0.98  # a round or cluster that decides a coefficient alone would otherwise get an infinite score
+TILE = 504  # rounds that are worked on at a time: what is computed of them stays in the processor's cache
+
+
+class Tile(NamedTuple):
+    """Rounds that are worked on, sorted by action, and room for what is computed of them; a column for each round."""
+
+    begin: np.ndarray
+    """where each action begins, (K + 1,)"""
+    order: np.ndarray
+    x: np.ndarray
+    """x~ - center, in fives"""
+    near: np.ndarray
+    """x^ - center, in fives"""
+    offered: np.ndarray
+    """pi^nd(b) where b was allowed, else 0, (K, T)"""
+    error: np.ndarray
+    """Σe theta where it differs between rounds, (d, T)"""
+    psi: np.ndarray
+    """(K p, T)"""
+    ones: np.ndarray
+    rewards: np.ndarray
+    inverse: np.ndarray
+    """u, one by the propensity of the action taken"""
+    weight: np.ndarray
+    """pi^nd u of the action taken"""
+    e: np.ndarray
+    own: np.ndarray
+    """v'M^-1 v"""
+    along: np.ndarray
+    """v'M^-1 s Σe theta"""
+    lift: np.ndarray
+    row: np.ndarray
 
 
 @jit
-def add_scores(meat, totals, groups, unit, first, scoring, seen, log):
-    """Sums of psi psi' over the rounds of a log by method, or of psi by unit if there are any; see `estimation.scores.Scoring`.
+def new_tile(n_actions, columns, d, p):
+    """Room for a tile. Its rows have a length that no power of two divides, else a cache keeps all of them in the same few places."""
+    fives, order = -(-columns // FIVE) * FIVE, np.empty(TILE, dtype=np.uint32)
+    x, near, ones, room = np.zeros((fives, TILE)), np.zeros((fives, TILE)), np.ones(TILE), np.empty((8, TILE))
+    offered, error, psi = np.empty((n_actions, TILE)), np.empty((d, TILE)), np.empty((n_actions * p, TILE))
+    begin = np.zeros(n_actions + 1, dtype=np.int64)
+    rows = room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7]
+    return Tile(begin, order, x, near, offered, error, psi, ones, *rows)
 
-    Without units psi is also summed by group, (methods, K p, groups): the group of the log's row t is t modulo their number, and `first` is
-    the row of the first round.
 
-    psi = w x (x'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
-    formula was solved as it stands (`plain`). x is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
-    no such map, from `seen`. The nuisance Jacobian then adds what the estimation of mean and S_x does. Rows of the predictions beyond the
-    features are those of a baseline, which the outcome regressions alone read.
+@jit
+def add_scores(meat, sums, places, first, run, scoring, seen, log):
+    """Sums of psi psi' over the rounds of a log by method, and of psi by cluster or group; see `estimation.scores.Scoring`.
+
+    psi = w v (v'theta - y) - s Sigma_e theta by action, w and y by the method's weighting; s = kappa w, or pi^nd(a) where the paper's
+    formula was solved as it stands (`plain`). v is x~, or x^ where the method regresses on that: by one map for all rounds or, if there is
+    no such map, from `seen`; after a 1 if there is an intercept. The nuisance Jacobian then adds what the estimation of mean and S_x does.
+
+    The place of a round in `sums`, (methods, places, K p), is `places[t]`; without clusters the number of its run of rounds modulo the
+    number of places, if the log's row `first` is the first round. Rows of the predictions beyond the features are those of a baseline,
+    which the outcome regressions alone read.
     """
+    n_actions, p = scoring.theta.shape[1:]
+    tile = new_tile(n_actions, log.predicted.shape[0], scoring.error.shape[2], p)
+    place = np.empty(TILE if places.size > 0 or run < TILE else 1, dtype=np.int64)
+    add_tiles(meat, sums, places, first, run, scoring, seen, log, tile, place)
+
+
+@jit
+def add_tiles(meat, sums, places, first, run, scoring, seen, log, tile, place):
+    """`add_scores`, tile by tile. Views of what is borrowed are not counted, which would take longer than the arithmetic on a row."""
+    scoring, seen, log, tile = borrowed(scoring), borrowed(seen), borrowed(log), borrowed(tile)
     n_methods, n_actions, p = scoring.theta.shape
-    d, n = scoring.dim, log.predicted.shape[1]
-    psi, work, near = np.empty((n_actions * p, CHUNK)), np.empty((7, CHUNK)), np.empty((d, CHUNK))
-    moves = np.empty((scoring.jacobian.slope.shape[1], CHUNK))
-    taken = np.zeros((n_actions, d))
-    for start in range(0, n, CHUNK):
-        m = min(CHUNK, n - start)
+    for start in range(0, log.actions.size, TILE):
+        m = min(TILE, log.actions.size - start)
+        gather(tile, start, m, scoring, seen, log)
+        write_places(place, tile.order, places, first, run, start, m, sums.shape[1])
         for g in range(n_methods):
-            x, at, with_jacobian = log.predicted[:d], start, scoring.calibrated[g] and scoring.jacobian.slope.shape[0] > 0
-            if scoring.calibrated[g]:
-                x, at = (near, 0) if scoring.to_calibrated.shape[0] > 0 else (seen, start)
-                for i in range(scoring.to_calibrated.shape[0]):
-                    write_fitted(near[i, :m], scoring.to_calibrated, i, 1, log.predicted, start)
+            with_jacobian = scoring.calibrated[g] and scoring.jacobian.table.shape[0] > 0
+            whole = scoring.weighting[g] == PSEUDO or with_jacobian or scoring.plain[g].any()
             for b in range(n_actions):
-                write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken)
+                score_action(b, g, whole, start, m, scoring, tile, log)
             if with_jacobian:
-                add_calibration(psi, start, m, scoring.jacobian, log, moves)
-            if totals.shape[1] == 0:
-                add_outer(meat[g], psi, m, p, scoring.weighting[g] == UNIT and not with_jacobian)
-                add_by_group(groups[g], psi, m, first + start)
-            else:
-                for k in range(m):
-                    for i in range(n_actions * p):
-                        totals[g, unit[start + k], i] += psi[i, k]
+                add_calibration(start, m, scoring.jacobian, tile, log)
+            for b in range(1 if whole else n_actions):
+                lo, hi = (0, m) if whole else (tile.begin[b], tile.begin[b + 1])
+                top, size = (0, n_actions * p) if whole else (b * p, p)
+                add_outer(meat[g, top : top + size, top : top + size], tile.psi[top : top + size], size, lo, hi)
+                add_places(sums[g], place, tile.psi, top, size, lo, hi)
 
 
-@jit
-def add_calibration(psi, start, m, jacobian, log, moves):
-    """What the uncertainty of the calibration adds to psi: the nuisance Jacobian times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
-    d, k = jacobian.center.size, jacobian.center.size
-    for i in range(d):
-        write_away(moves[i, :m], log.predicted[i, start : start + m], jacobian.center[i])
-    for i in range(d):
-        for j in range(i, d):
-            write_spread(moves[k, :m], moves[i, :m], moves[j, :m], jacobian.spread[k - d], log.errors[:, k - d], start)
-            k += 1
-    for i in range(0, psi.shape[0], 2):
-        j = min(i + 1, psi.shape[0] - 1)
-        add_linear_twice(psi[i, :m], psi[j, :m], jacobian.slope[i], jacobian.slope[j] if j > i else np.zeros(k), moves)
-
-
-@jit
-def write_away(out, x, mean):
-    """out = x - mean."""
-    for k in range(out.size):
-        out[k] = x[k] - mean
-
-
-@summing
-def add_linear_twice(out, other, slope, second, x):
-    """out += slope'x and other += second'x: two for the price of reading x once. Five of its rows at a time, as in `write_linear`."""
-    single = slope.size % 5
-    for i in range(single):
-        x0, a0, b0 = x[i], slope[i], second[i]
-        for k in range(out.size):
-            out[k] += a0 * x0[k]
-            other[k] += b0 * x0[k]
-    for i in range(single, slope.size, 5):
-        x0, x1, x2, x3, x4 = x[i], x[i + 1], x[i + 2], x[i + 3], x[i + 4]
-        a0, a1, a2, a3, a4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
-        b0, b1, b2, b3, b4 = second[i], second[i + 1], second[i + 2], second[i + 3], second[i + 4]
-        for k in range(out.size):
-            out[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k] + a4 * x4[k]
-            other[k] += b0 * x0[k] + b1 * x1[k] + b2 * x2[k] + b3 * x3[k] + b4 * x4[k]
-
-
-@jit
-def write_spread(out, x, y, expected, errors, start):
-    """x y - expected - error, the error one for all rounds or one for each."""
-    if errors.size == 1:
-        for k in range(out.size):
-            out[k] = x[k] * y[k] - (expected + errors[0])
+@inlined
+def write_places(out, order, places, first, run, start, m, n_places):
+    """The place of each round among the sums; one entry where all have the same."""
+    if out.size == 1:
+        out[0] = ((first + start) // run) % n_places
     else:
-        for k in range(out.size):
-            out[k] = x[k] * y[k] - expected - errors[start + k]
+        for k in range(m):
+            t = start + order[k]
+            out[k] = places[t] if places.size > 0 else (first + t) % n_places
 
 
 @jit
-def write_scores(psi, start, m, b, g, scoring, x, at, log, work, taken):
-    """psi of method g for action b and the m rounds from `start` on, which x has from `at` on."""
-    theta, weighting, kappa, plain = scoring.theta[g], scoring.weighting[g], scoring.kappa[g, b], scoring.plain[g, b]
-    p, d = theta.shape[1], x.shape[0]
-    intercept = p - d
-    away, taking, guess, weight, lift = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
+def add_places(sums, place, psi, top, size, lo, hi):
+    """Add rounds to the sums of psi by place, (places, K p)."""
+    if place.size == 1:
+        for i in range(top, top + size):
+            sums[place[0], i] += total(psi[i, lo:hi])
+    else:
+        for k in range(lo, hi):
+            for i in range(top, top + size):
+                sums[place[k], i] += psi[i, k]
+
+
+@inlined
+def gather(tile, start, m, scoring, seen, log):
+    """Sort some rounds by action, and compute what all methods read of them."""
+    sort_by_action(log.actions[start : start + m], tile.begin, tile.order)
+    order = tile.order[:m]
+    for i in range(log.predicted.shape[0]):
+        take(tile.x[i], log.predicted[i, start : start + m], order)
+        add(tile.x[i, :m], tile.ones[:m], -scoring.center[i])
+    for i in range(min(seen.shape[1], seen.shape[0])):
+        take(tile.near[i], seen[i, start : start + m], order)
+        add(tile.near[i, :m], tile.ones[:m], -scoring.center[i])
+    for i in range(scoring.to_calibrated.shape[0]):
+        write_linear(tile.near[i, :m], scoring.to_calibrated[i], tile.x, 0)
+    take(tile.rewards, log.rewards[start : start + m], order)
+    take(tile.inverse, log.propensities[start : start + m], order)
+    alike = log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1
+    for b in range(log.stabilizer.shape[1]):
+        for k in range(1 if alike else m):
+            t = start + order[k]
+            allowed = log.allowed[entry(t, log.allowed.shape[0]), b]
+            tile.offered[b, k] = log.stabilizer[entry(t, log.stabilizer.shape[0]), b] if allowed else 0.0
+        if alike:
+            fill(tile.offered[b, :m], tile.offered[b, 0])
+        for k in range(tile.begin[b], tile.begin[b + 1]):
+            tile.inverse[k] = 1.0 / tile.inverse[k]
+            tile.weight[k] = tile.offered[b, k] * tile.inverse[k]
+
+
+@inlined
+def score_action(b, g, whole, start, m, scoring, tile, log):
+    """psi of method g for action b: for the `whole` tile, or for the rounds of that action."""
+    weighting, plain, leverage, varying = scoring.weighting[g], scoring.plain[g, b], scoring.leverage, log.errors.shape[0] > 1
+    first, end = tile.begin[b], tile.begin[b + 1]
+    lo, hi = (0, m) if weighting == PSEUDO else (first, end)
+    x = tile.near if scoring.calibrated[g] and scoring.to_calibrated.shape[0] == 0 else tile.x
+    e, own, along = tile.e[lo:hi], tile.own[lo:hi], tile.along[lo:hi]
+    weight = (tile.ones if weighting == UNIT else tile.weight if weighting == INVERSE else tile.offered[b])[lo:hi]
+    taken, share = (tile.offered[b, lo:hi], 1.0) if plain else (weight, scoring.kappa[g, b])
+    write_linear(e, scoring.fitted[g, b], x, lo)
     if weighting == PSEUDO:
-        write_fitted(guess, scoring.beta, b, 1, log.predicted, start)
-        if scoring.leverage.kind > 0:
-            leave_out(guess, lift, b, scoring.leverage, start, log, work)
-    write_fitted(away, theta, b, intercept, x, at)
-    if log.allowed.shape[0] == 1 and log.stabilizer.shape[0] == 1:
-        nd = log.stabilizer[0, b] if log.allowed[0, b] else 0.0
-        weigh_alike(away, taking, weight, guess, b, weighting, nd, kappa, plain, start, log)
+        subtract_pseudo_outcomes(b, scoring, tile)
     else:
-        for k in range(m):
-            t = start + k
-            nd = 0.0
-            if log.allowed[entry(t, log.allowed.shape[0]), b]:
-                nd = log.stabilizer[entry(t, log.stabilizer.shape[0]), b]
-            played, propensity, reward = log.actions[t] == b, log.propensities[t], log.rewards[t]
-            away[k], taking[k], weight[k] = weigh(away[k], guess[k], played, weighting, nd, kappa, plain, propensity, reward)
-    if intercept:
-        for k in range(m):
-            psi[b * p, k] = away[k]
-    at_b = b * p + intercept
-    if log.errors.shape[0] == 1:
-        times_packed(log.errors[0], theta[b, intercept:], d, taken[b])
-        for i in range(d):
-            write_score(psi[at_b + i, :m], away, x[i, at : at + m], taking, taken[b, i])
-    else:
-        for k in range(m):
-            times_packed(log.errors[start + k], theta[b, intercept:], d, taken[b])
-            for i in range(d):
-                psi[at_b + i, k] = away[k] * x[i, at + k] - taking[k] * taken[b, i]
-    if scoring.leverage.kind > 0:
+        add(e, tile.rewards[lo:hi], -1.0)
+    multiply(e, weight, 1.0)
+    if varying:
+        write_errors(tile, scoring.theta[g, b], start, m, log)
+    if leverage.kind > 0:
+        write_along(tile, leverage, g, b, varying, x, lo, hi)
+        multiply(along, taken, share)
         if weighting == PSEUDO:
-            for i in range(p):
-                write_fitted(work[5, :m], scoring.leverage.outcome_effect[b], i, 1, log.predicted, start)
-                subtract_product(psi[b * p + i, :m], work[5, :m], lift)
-        divide_by_leverage(psi, b, scoring.leverage.kind, scoring.leverage.precision[g, b], weight, x, at, intercept, work)
+            write_quadratic(tile.row[first:end], leverage.cross[b], tile.x, first)
+            add_product(tile.along[first:end], tile.row[first:end], tile.lift[first:end], 1.0)
+        write_quadratic(own, leverage.own[g, b], x, lo)
+        correct(e, weight, own, along, leverage.kind)
+    write_scores(b, g, lo, hi, taken, share, varying, scoring, tile)
+    if whole:
+        write_others(b, g, 0, lo, plain, varying, scoring, tile)
+        write_others(b, g, hi, m, plain, varying, scoring, tile)
 
 
-@jit
-def leave_out(guess, lift, b, leverage, start, log, work):
-    """The outcome regression of action b at its own rounds becomes the one without that round: z'beta - h lift, lift = e / (1 - h).
-
-    h = z'(Σ zz')^-1 z is the leverage of the round in the regression and e its residual; lift is 0 in the rounds of other actions.
-    """
-    m, precision = guess.size, leverage.outcome_precision[b]
-    own, row = work[5, :m], work[6, :m]
-    for k in range(m):
-        own[k] = 0.0
-    for i in range(precision.shape[0]):
-        write_fitted(row, precision, i, 1, log.predicted, start)
-        if i == 0:
-            for k in range(m):
-                own[k] += row[k]
-        else:
-            add_product(own, row, log.predicted[i - 1, start : start + m])
-    actions, rewards = log.actions[start:], log.rewards[start:]
-    for k in range(m):
-        h = min(max(own[k], 0.0), LARGEST_LEVERAGE)
-        lift[k] = (rewards[k] - guess[k]) / (1.0 - h) if actions[k] == b else 0.0
-        guess[k] -= lift[k] * h
+@inlined
+def write_scores(b, g, lo, hi, taken, share, varying, scoring, tile):
+    """psi = v e - s Σe theta, s = share taken; and what each round does to the outcome regression."""
+    d, p = scoring.error.shape[2], scoring.theta.shape[2]
+    first, end, at, intercept = tile.begin[b], tile.begin[b + 1], b * p, p - d
+    x, e = tile.near if scoring.calibrated[g] else tile.x, tile.e[lo:hi]
+    if intercept:
+        fill(tile.psi[at, lo:hi], 0.0)
+        add(tile.psi[at, lo:hi], e, 1.0)
+    for i in range(d):
+        out = tile.psi[at + intercept + i, lo:hi]
+        write_score(out, e, x[i, lo:hi], scoring.center[i], taken, share * scoring.error[g, b, i])
+        if varying:
+            add_product(out, taken, tile.error[i, lo:hi], -share)
+    if scoring.weighting[g] == PSEUDO and scoring.leverage.kind > 0:
+        for i in range(p):
+            write_linear(tile.row[first:end], scoring.leverage.outcome_effect[b, i], tile.x, first)
+            add_product(tile.psi[at + i, first:end], tile.row[first:end], tile.lift[first:end], -1.0)
 
 
-@jit
-def divide_by_leverage(psi, b, kind, precision, weight, x, at, intercept, work):
-    """(I - H)^-1/2 psi (kind 2) or (I - H)^-1 psi (kind 3) for action b, H = w xx'M^-1 with the precision M^-1.
-
-    H has the one eigenvalue h = w x'M^-1 x other than 0, the leverage of the round: the derivative of its own fitted value. So psi moves
-    along x, by w x'M^-1 psi times 1 / (r (1 + r)), r = sqrt(1 - h), or times 1 / (1 - h).
-    """
-    p, m = precision.shape[0], weight.size
-    own, along, row = work[4, :m], work[5, :m], work[6, :m]
-    for k in range(m):
-        own[k], along[k] = 0.0, 0.0
+@inlined
+def write_others(b, g, lo, hi, plain, varying, scoring, tile):
+    """psi of an action in rounds in which others were taken: what is subtracted there of the error, if anything."""
+    d, p = scoring.error.shape[2], scoring.theta.shape[2]
     for i in range(p):
-        write_fitted(row, precision, i, intercept, x, at)
-        add_product(along, row, psi[b * p + i, :m])
-        if i < intercept:
-            for k in range(m):
-                own[k] += row[k]
-        else:
-            add_product(own, row, x[i - intercept, at : at + m])
+        out = tile.psi[b * p + i, lo:hi]
+        fill(out, 0.0)
+        if plain and i >= p - d:
+            subtracted = tile.error[i - (p - d), lo:hi] if varying else tile.ones[lo:hi]
+            add_product(out, tile.offered[b, lo:hi], subtracted, -1.0 if varying else -scoring.error[g, b, i - (p - d)])
+
+
+@inlined
+def subtract_pseudo_outcomes(b, scoring, tile):
+    """From e = v'theta - z'beta of action b: what the pseudo-outcome z'beta + u (r - z'beta) has beyond z'beta where b was taken.
+
+    With a correction for leverage, beta is at each of its rounds the one without that round: z'beta - h lift, lift = (r - z'beta) / (1 - h)
+    with h = z'(Σ zz')^-1 z the leverage of the round in the regression. Without one, h is 0.
+    """
+    lo, hi = tile.begin[b], tile.begin[b + 1]
+    fitted, own = tile.row[lo:hi], tile.own[lo:hi]
+    write_linear(fitted, scoring.beta[b], tile.x, lo)
+    if scoring.leverage.kind > 0:
+        write_quadratic(own, scoring.leverage.outcome[b], tile.x, lo)
+    else:
+        fill(own, 0.0)
+    leave_out(tile.e[lo:hi], tile.lift[lo:hi], own, fitted, tile.rewards[lo:hi], tile.inverse[lo:hi])
+
+
+@jit
+def leave_out(e, lift, own, fitted, rewards, inverse):
+    """`subtract_pseudo_outcomes`, from h = `own` and z'beta = `fitted`."""
+    for k in range(e.size):
+        h = min(max(own[k], 0.0), LARGEST_LEVERAGE)
+        lift[k] = (rewards[k] - fitted[k]) / (1.0 - h)
+        e[k] -= lift[k] * (inverse[k] - h)
+
+
+@inlined
+def write_errors(tile, theta, start, m, log):
+    """Σe theta where every round has a Σe of its own."""
+    d = tile.error.shape[0]
+    product = np.empty(d)
     for k in range(m):
+        times_packed(log.errors[start + tile.order[k]], theta[theta.size - d :], d, product)
+        for i in range(d):
+            tile.error[i, k] = product[i]
+
+
+@inlined
+def write_along(tile, leverage, g, b, varying, x, lo, hi):
+    """v'M^-1 Σe theta."""
+    along = tile.along[lo:hi]
+    if varying:
+        fill(along, 0.0)
+        for i in range(tile.error.shape[0]):
+            write_linear(tile.row[lo:hi], leverage.precision[g, b, i], x, lo)
+            add_product(along, tile.row[lo:hi], tile.error[i, lo:hi], 1.0)
+    else:
+        write_linear(along, leverage.along[g, b], x, lo)
+
+
+@jit
+def correct(e, weight, own, along, kind):
+    """(I - H)^-1/2 psi (kind 2) or (I - H)^-1 psi (kind 3), psi = v e - c, H = w vv'M^-1: what changes is e.
+
+    H has the one eigenvalue h = w v'M^-1 v other than 0, the leverage of the round: the derivative of its own fitted value. So psi moves
+    along v, by w v'M^-1 psi times 1 / (r (1 + r)), r = sqrt(1 - h), or times 1 / (1 - h). `own` is v'M^-1 v, `along` v'M^-1 c.
+    """
+    for k in range(e.size):
         left = 1.0 - min(max(weight[k] * own[k], 0.0), LARGEST_LEVERAGE)
         root = math.sqrt(left)
-        along[k] *= weight[k] / (left if kind == 3 else root * (1.0 + root))
-    for i in range(p):
-        if i < intercept:
-            for k in range(m):
-                psi[b * p + i, k] += along[k]
-        else:
-            add_product(psi[b * p + i, :m], along, x[i - intercept, at : at + m])
+        e[k] += weight[k] * (e[k] * own[k] - along[k]) / (left if kind == 3 else root * (1.0 + root))
 
 
 @jit
-def add_product(out, x, y):
-    """out += x y, round by round."""
+def write_score(out, e, x, center, taken, error):
+    """One row of psi."""
     for k in range(out.size):
-        out[k] += x[k] * y[k]
+        out[k] = e[k] * (x[k] + center) - taken[k] * error
 
 
-@jit
-def subtract_product(out, x, y):
-    """out -= x y, round by round."""
-    for k in range(out.size):
-        out[k] -= x[k] * y[k]
-
-
-@jit
-def add_by_group(groups, psi, m, row):
-    """Add m rounds to the sums of psi by group, (K p, groups), the first to group `row` modulo their number: in runs without a gap."""
-    n = groups.shape[1]
-    done, place = 0, row % n
-    while done < m:
-        run = min(m - done, n - place)
-        for i in range(psi.shape[0]):
-            for k in range(run):
-                groups[i, place + k] += psi[i, done + k]
-        done, place = done + run, 0
-
-
-@jit
-def add_unit_products(products, unit, log):
-    """Sums of vv', v = (1, x~, r), by unit, packed, (units, 3, K, size): with the weights 1{a_t = a}, c u and c, see `add_products`."""
-    d, n = log.predicted.shape
-    v = np.ones(d + 2)
-    for t in range(n):
-        for i in range(d):
-            v[1 + i] = log.predicted[i, t]
-        v[d + 1] = log.rewards[t]
-        own, s, a = products[unit[t]], entry(t, log.stabilizer.shape[0]), log.actions[t]
-        w = log.stabilizer[s, a] / log.propensities[t]
-        for b in range(own.shape[1]):
-            c = log.stabilizer[s, b] if log.allowed[entry(t, log.allowed.shape[0]), b] else 0.0
-            k = 0
-            for i in range(d + 2):
-                for j in range(i, d + 2):
-                    product = v[i] * v[j]
-                    own[2, b, k] += c * product
-                    if b == a:
-                        own[0, b, k] += product
-                        own[1, b, k] += w * product
-                    k += 1
-
-
-@jit
-def write_score(out, away, x, taking, taken):
-    """One row of psi, with Sigma_e theta one for all rounds."""
-    for k in range(out.size):
-        out[k] = away[k] * x[k] - taking[k] * taken
-
-
-@spliced
-def weigh(fitted, guess, played, weighting, nd, kappa, plain, propensity, reward):
-    """w (x'theta - y), s and w of a round for an action, see `add_scores`."""
-    u = 1.0 / propensity if played else 0.0
-    w = nd if weighting == PSEUDO else nd * u if weighting == INVERSE else 1.0 if played else 0.0
-    y = guess + u * (reward - guess) if weighting == PSEUDO else reward
-    return w * (fitted - y), nd if plain else kappa * w, w
-
-
-@jit
-def weigh_alike(away, taking, weight, guess, b, weighting, nd, kappa, plain, start, log):
-    """`weigh` over rounds that are all alike in what they offer: a loop that the compiler can turn into vector instructions."""
-    actions, propensities, rewards = log.actions[start:], log.propensities[start:], log.rewards[start:]
-    for k in range(away.size):
-        own = weigh(away[k], guess[k], actions[k] == b, weighting, nd, kappa, plain, propensities[k], rewards[k])
-        away[k], taking[k], weight[k] = own
-
-
-@jit
-def write_fitted(out, coefficients, b, intercept, x, start):
-    """The linear function of row b of `coefficients`, its intercept first if there is one, at the rounds of x from `start` on."""
-    write_linear(out, coefficients[b, 0] if intercept else 0.0, coefficients[b, intercept:], x, start)
-
-
-@jit
-def write_linear(out, level, slope, x, start):
-    """out = level + slope'x at the rounds of x from `start` on; five features at a time, the most usual number."""
-    for k in range(out.size):
-        out[k] = level
-    end, single = start + out.size, slope.size % 5
-    for i in range(single):
-        x0, c0 = x[i, start:end], slope[i]
-        for k in range(out.size):
-            out[k] += c0 * x0[k]
-    for i in range(single, slope.size, 5):
-        x0, x1, x2, x3, x4 = x[i, start:end], x[i + 1, start:end], x[i + 2, start:end], x[i + 3, start:end], x[i + 4, start:end]
-        c0, c1, c2, c3, c4 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3], slope[i + 4]
-        for k in range(out.size):
-            out[k] += c0 * x0[k] + c1 * x1[k] + c2 * x2[k] + c3 * x3[k] + c4 * x4[k]
-
-
-@jit
-def affine(x, matrix, offset, out):
-    """out = offset + matrix x for every round; for a matrix this small, faster than a library call that wakes its own threads."""
-    d, n = x.shape
-    for start in range(0, n, CHUNK):
-        end = min(start + CHUNK, n)
-        for i in range(d):
-            write_linear(out[i, start:end], offset[i], matrix[i], x, start)
-
-
-@jit
-def add_outer(meat, psi, m, p, apart):
-    """Sums of psi psi' over m rounds, in the upper triangle; `apart`: no round has psi of two actions, so their products are zero.
-
-    Two rows with two rows at a time, so that what is loaded once is used twice; a row without a pair is its own. Where rows of two actions
-    make a pair, their products are computed after all, and are zero.
-    """
-    size = psi.shape[0]
-    for i in range(0, size, 2):
-        below = min(i + 1, size - 1)
-        end = (below // p + 1) * p if apart else size
-        for j in range(i, end, 2):
-            beside = min(j + 1, end - 1)
-            one, two, three, four = products_of_pairs(psi[i, :m], psi[below, :m], psi[j, :m], psi[beside, :m])
-            meat[i, j] += one
-            if beside > j:
-                meat[i, beside] += two
-            if below > i and j > i:
-                meat[below, j] += three
-            if below > i and beside > j:
-                meat[below, beside] += four
-
-
-@summing
-def products_of_pairs(a, b, x, y):
-    """a'x, a'y, b'x and b'y."""
-    ax, ay, bx, by = 0.0, 0.0, 0.0, 0.0
-    for k in range(a.size):
-        ax += a[k] * x[k]
-        ay += a[k] * y[k]
-        bx += b[k] * x[k]
-        by += b[k] * y[k]
-    return ax, ay, bx, by
+@inlined
+def add_calibration(start, m, jacobian, tile, log):
+    """What the uncertainty of the calibration adds to psi: the nuisance Jacobian times y = x~ - mean and the packed yy' - Sigma_e - S_x."""
+    for i in range(tile.psi.shape[0]):
+        add_quadratic(tile.psi[i, :m], jacobian.table[i], tile.x, 0)
+        for k in range(m if log.errors.shape[0] > 1 else 0):
+            for j in range(jacobian.by_error.shape[1]):
+                tile.psi[i, k] -= jacobian.by_error[i, j] * log.errors[start + tile.order[k], j]

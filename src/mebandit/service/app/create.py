@@ -8,14 +8,18 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, Response
 
-from mebandit.service.app import deciding, operating
+from mebandit.service.app import deciding, operating, watching
 from mebandit.service.app.deciding import PROBLEMS
+from mebandit.service.app.direct import Direct
 from mebandit.service.app.guard import Limit
 from mebandit.service.app.metrics import Metrics
 from mebandit.service.app.problems import handle_problems, problem
+from mebandit.service.pages import acting, pages
+from mebandit.service.pages.session import secret_of
 from mebandit.service.service import Service, first_key
 from mebandit.service.store.database import Database
 from mebandit.service.trainer import Trainer
+from mebandit.service.watcher import Watcher
 
 STORE, KEY = "MEBANDIT_STORE", "MEBANDIT_API_KEY"
 """environment variables: how a process that serves learns of its store, and the key of the operator"""
@@ -36,11 +40,15 @@ def create(store: str | None = None) -> FastAPI:
         database = await run_in_threadpool(Database, address)
         await run_in_threadpool(first_key, database, os.environ.get(KEY))
         app.state.service = service = await run_in_threadpool(Service, database)
+        app.state.session_secret = await run_in_threadpool(secret_of, database)
         app.state.trainer = Trainer(service)
         app.state.trainer.start()
+        app.state.watcher = Watcher(service)
+        app.state.watcher.start()
         app.state.ready = True
         yield
         app.state.ready = False
+        await run_in_threadpool(app.state.watcher.stop)
         await run_in_threadpool(app.state.trainer.stop)
         await run_in_threadpool(database.close)
 
@@ -48,9 +56,13 @@ def create(store: str | None = None) -> FastAPI:
 
     app = FastAPI(title="mebandit", version=__version__, description=ABOUT, lifespan=serving, redoc_url=None)
     app.state.metrics, app.state.ready = Metrics(), False
+    app.add_middleware(Direct, routes=deciding.routes.routes)
     app.add_middleware(Limit)
     app.include_router(deciding.routes)
     app.include_router(operating.routes)
+    app.include_router(watching.routes)
+    app.include_router(pages.routes)
+    app.include_router(acting.routes)
     handle_problems(app)
 
     @app.get("/healthz", tags=["watching"], summary="Whether the process lives")

@@ -13,7 +13,6 @@ from fastapi.responses import Response
 from mebandit import checks
 from mebandit.checks import InvalidInput
 from mebandit.service import messages
-from mebandit.service.app.direct import Direct
 from mebandit.service.app.guard import needs
 from mebandit.service.messages import Answer, Deliveries, External, Outcomes, Results, Truths
 from mebandit.service.service import DECIDING, Live, Service
@@ -35,7 +34,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "the store cannot be reached; nothing was stored",
     }.items()
 }
-routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS, route_class=Direct)
+routes = APIRouter(prefix="/v1/experiments/{x}", responses=PROBLEMS)
 TRIES = 10
 """of a decision whose experiment is changed meanwhile"""
 
@@ -57,7 +56,7 @@ async def decided(service: Service, live: Live, asked: messages.Request) -> dict
     """The answer to a request, stored."""
     while live.status in DECIDING:
         item = live.prepared(asked)
-        stored = await asyncio.wrap_future(service.database.submit(store_decisions, item))
+        stored = await service.database.ask(store_decisions, item)
         if stored is not None:
             return service.settled(asked, stored, live)
         live = await run_in_threadpool(service.reload, live.name)
@@ -82,6 +81,7 @@ async def decide(request: Request, x: X, body: messages.Request) -> Response:
     metrics = request.app.state.metrics
     metrics.decisions.labels(answer["mode"], str(answer["replayed"]).lower()).inc()
     metrics.latency.observe(time.perf_counter() - begun)
+    service.pulse.took(x, time.perf_counter() - begun)
     return json_response(answer)
 
 
@@ -127,7 +127,7 @@ async def _external(service: Service, live: Live, made: messages.Made) -> dict[s
     try:
         for _ in range(TRIES):
             item = live.external(made)
-            stored: Stored | None = await asyncio.wrap_future(service.database.submit(store_decisions, item))
+            stored: Stored | None = await service.database.ask(store_decisions, item)
             if stored is not None:
                 return {"decision": made.decision, **_told(item, stored)._asdict()}
             live = await run_in_threadpool(service.reload, live.name)
@@ -149,8 +149,7 @@ async def report(request: Request, x: X, body: Outcomes) -> Response:
     """Outcomes of decisions, each answered by itself. A correction is a higher revision. Only final values are learned; null says
     that there is none."""
     service, live = await experiment(request, x)
-    submitted = [service.database.submit(store_outcomes, live.outcome(each)) for each in body.outcomes]
-    waiting: list[asyncio.Future[Told]] = [asyncio.wrap_future(each) for each in submitted]
+    waiting = [service.database.ask(store_outcomes, live.outcome(each)) for each in body.outcomes]
     results = [
         {"decision": each.decision, **told._asdict()} for each, told in zip(body.outcomes, await asyncio.gather(*waiting), strict=True)
     ]
@@ -192,9 +191,9 @@ async def tell_truths(request: Request, x: X, body: Truths) -> Response:
 
 async def _tell(service: Service, table: Any, rows: Sequence[tuple[str, Any]]) -> Response:
     """Store rows about decisions; those that were refused already are answered in their place."""
-    submitted = [None if isinstance(row, Told) else service.database.submit(store_told, (table, row)) for _, row in rows]
+    submitted = [None if isinstance(row, Told) else service.database.ask(store_told, (table, row)) for _, row in rows]
     results = []
     for (name, row), each in zip(rows, submitted, strict=True):
-        told: Told = row if each is None else await asyncio.wrap_future(each)
+        told: Told = row if each is None else await each
         results.append({"decision": name, **told._asdict()})
     return json_response({"results": results})

@@ -9,7 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from sqlalchemy import select
 
 from mebandit import checks
-from mebandit.service import log, messages, monitoring
+from mebandit.service import log, messages
 from mebandit.service.app.deciding import PROBLEMS, X, json_response
 from mebandit.service.app.guard import needs
 from mebandit.service.messages import Activation, Change, Configuration, NewKey, Unit
@@ -17,7 +17,7 @@ from mebandit.service.service import Live, NotFound, Service, new_key, read_vers
 from mebandit.service.store import experiments
 from mebandit.service.store.database import all_rows
 from mebandit.service.store.records import Key
-from mebandit.service.store.schema import audit, incident
+from mebandit.service.store.schema import audit
 
 Page = Annotated[int, Query(ge=0, le=2**53, description="rows after this id or number")]
 Most = Annotated[int, Query(ge=1, le=1000)]
@@ -166,27 +166,6 @@ def log_of(
     log.write_parquet(experiment, found, file)
     file.seek(0)
     return StreamingResponse(file, media_type=FORMATS[format], headers=named)
-
-
-@routes.get("/experiments/{x}/checks", summary="Whether it runs as designed", tags=["watching"], dependencies=[READ])
-def checks_of(request: Request, x: X) -> dict[str, Any]:
-    """Verdicts on the last decisions, each with the sentence that says why."""
-    service = service_of(request)
-    live = service.found(x)
-    with service.database.read() as connection:
-        found, counts = monitoring.checked(connection, live), monitoring.counts(connection, x)
-    shown = [{"name": each.name, "verdict": each.verdict, "said": each.sentence, "values": each.values} for each in found]
-    return {"checks": shown, "decisions": counts}
-
-
-@routes.get("/experiments/{x}/incidents", summary="Incidents", tags=["watching"], dependencies=[READ])
-def incidents(request: Request, x: X, after: Page = 0, most: Most = 100) -> dict[str, Any]:
-    """What people should look at, in the order in which it happened."""
-    service = service_of(request)
-    service.found(x)
-    asked = select(incident).where(incident.c.experiment == x, incident.c.id > after).order_by(incident.c.id).limit(most)
-    with service.database.read() as connection:
-        return {"incidents": all_rows(connection, asked)}
 
 
 @routes.get("/audit", summary="The audit", tags=["watching"], dependencies=[READ])

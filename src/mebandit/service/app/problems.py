@@ -36,9 +36,14 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse(body, status, headers=headers, media_type="application/problem+json")
 
 
+def status_of(error: MebanditError) -> int:
+    """The status of a refusal of the library."""
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
 def refused(error: MebanditError) -> Response:
     """The answer to what the library refuses."""
-    return problem(next((status for kind, status in STATUS if isinstance(error, kind)), 500), str(error))
+    return problem(status_of(error), str(error))
 
 
 def sentence(error: dict[str, Any]) -> str:
@@ -57,6 +62,11 @@ def sentence(error: dict[str, Any]) -> str:
     return f"{where} must {rule[:1].lower()}{rule[1:]}; got {checks.shown(error.get('input'))}."
 
 
+def invalid(error: RequestValidationError) -> Response:
+    """The answer to a request that is not of its described form: its first fault."""
+    return problem(422, sentence(error.errors()[0]))
+
+
 def _serves(route: BaseRoute, request: Request) -> bool:
     """Whether a route has the path of a request."""
     return route.matches(request.scope)[0] is not Match.NONE
@@ -71,8 +81,7 @@ def handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_types(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        return problem(422, sentence(first))
+        return invalid(error)
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:

@@ -1,5 +1,6 @@
 """A database: SQLite or PostgreSQL behind one face, with reads side by side and writes in groups."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ Write = Callable[[Connection, Sequence[Any]], list[Any]]
 
 MOST_AT_ONCE = 512
 """items that are committed together"""
-WRITERS = 4
+WRITERS = 2
 """threads that write to PostgreSQL, each a group at a time: while one waits for the server, another goes on. SQLite has one writer"""
 TRIES = 3
 """of a group whose connection is lost or which another process has blocked"""
@@ -39,7 +40,7 @@ def now() -> str:
 
 def in_utc(time: datetime) -> str:
     """A time with a zone as a text in UTC."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 class Unavailable(LogError):
@@ -51,7 +52,12 @@ class Waiting(NamedTuple):
 
     write: Write
     item: Any
-    answer: "Future[Any]"
+    answer: "Future[Any] | asyncio.Future[Any]"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which the answer is awaited; None: a thread waits for it."""
+        return self.answer.get_loop() if isinstance(self.answer, asyncio.Future) else None
 
 
 class Database:
@@ -67,7 +73,7 @@ class Database:
         try:
             url = make_url("postgresql+psycopg:" + address.partition(":")[2]) if self.is_postgresql else _private_file(Path(address))
             self.reading = _engine(url, "BEGIN", self.is_postgresql)
-            self._writing = self.reading if self.is_postgresql else _engine(url, "BEGIN IMMEDIATE", False)
+            self._writing = _engine(url, "BEGIN IMMEDIATE", self.is_postgresql, asking=False)
             with self._transaction() as connection:
                 if self.is_postgresql:
                     connection.execute(text("SELECT pg_advisory_xact_lock(730001)"))
@@ -103,6 +109,12 @@ class Database:
         self._queue.put(Waiting(write, item, answer))
         return answer
 
+    def ask(self, write: Callable[[Connection, Sequence[Item]], list[Result]], item: Item) -> "asyncio.Future[Result]":
+        """`submit` for a coroutine, which awaits the result."""
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.put(Waiting(write, item, answer))
+        return answer
+
     def write(self, write: Callable[[Connection, Sequence[Item]], list[Result]], item: Item) -> Result:
         """`submit`, and wait."""
         return self.submit(write, item).result()
@@ -124,7 +136,7 @@ class Database:
             group = [first]
             while len(group) < MOST_AT_ONCE and (following := self._next()) is not None:
                 group.append(following)
-            self._answer([each for each in group if each.answer.set_running_or_notify_cancel()])
+            self._answer(group)
             first = self._queue.get()
 
     def _next(self) -> Waiting | None:
@@ -151,11 +163,24 @@ class Database:
                 break
             except Exception as error:  # the writer itself must live
                 found = [(each, _unavailable(error) if isinstance(error, DBAPIError) else error) for each in group]
-        for each, result in found:
-            if isinstance(result, BaseException):
-                each.answer.set_exception(result)
+        for loop in dict.fromkeys(each.loop for each in group):
+            answers = [pair for pair in found if pair[0].loop is loop]
+            if loop is None:
+                _give(answers)
             else:
-                each.answer.set_result(result)
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                    loop.call_soon_threadsafe(_give, answers)
+
+
+def _give(answers: list[tuple[Waiting, Any]]) -> None:
+    """Hand results to those who wait for them, and have not given up."""
+    for each, result in answers:
+        if each.answer.done():
+            continue
+        if isinstance(result, BaseException):
+            each.answer.set_exception(result)
+        else:
+            each.answer.set_result(result)
 
 
 def all_rows(connection: Connection, asked: Select[Any]) -> list[Row]:
@@ -228,9 +253,10 @@ def _private_file(path: Path) -> URL:
     return URL.create("sqlite", database=str(path))
 
 
-def _engine(url: URL, begin: str, is_postgresql: bool) -> Engine:
+def _engine(url: URL, begin: str, is_postgresql: bool, *, asking: bool = True) -> Engine:
+    """Connections to a database; `asking` whether a connection is still good before it is used again, where the work is not repeated."""
     if is_postgresql:
-        return create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=16)
+        return create_engine(url, pool_pre_ping=asking, pool_size=8, max_overflow=16)
     engine = create_engine(url, poolclass=QueuePool, pool_size=8, max_overflow=16, connect_args={"timeout": 30, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")

@@ -1,10 +1,12 @@
 """The tables of a store, the same in SQLite and PostgreSQL, and the steps from one schema to the next.
 
-Rows of decisions, outcomes, deliveries, truths, versions, learned rounds, incidents, activations and audit are only ever added.
+Rows of decisions, outcomes, deliveries, truths, versions, learned rounds, incidents and what became of them, results of checks,
+activations and audit are only ever added.
 Times are texts in UTC, such as 2026-03-01T12:30:00.000000Z, which sort as the times do. Lists of numbers are JSON, which keeps every bit.
 """
 
 from collections.abc import Callable
+from secrets import token_hex
 
 from sqlalchemy import (
     BigInteger,
@@ -100,6 +102,7 @@ decision = Table(
 )
 Index("decision_by_version", decision.c.experiment, decision.c.version, decision.c.id)
 Index("decision_by_time", decision.c.experiment, decision.c.received_at)
+BY_UNIT = Index("decision_by_unit", decision.c.experiment, decision.c.unit, decision.c.id)
 
 outcome = Table(
     "outcome",
@@ -194,6 +197,83 @@ Index("truth_of", truth.c.experiment, truth.c.decision)
 incident = Table("incident", metadata, row_number(), text("experiment"), text("kind"), text("subject", null=True), text("at"), text("said"))
 Index("incident_of", incident.c.experiment, incident.c.id)
 
+incident_event = Table(
+    "incident_event",
+    metadata,
+    row_number(),
+    Column("incident", Number, nullable=False),
+    text("what"),
+    text("at"),
+    text("by"),
+    text("said"),
+    Column("units", Integer),
+    Column("decisions", Integer),
+)
+"""what became of an incident: opened (which only an incident that lasts is), affected, note, closed"""
+Index("incident_event_of", incident_event.c.incident)
+
+watch = Table(
+    "watch",
+    metadata,
+    Column("experiment", Text, primary_key=True),
+    Column("upto", BigInteger, nullable=False),
+    text("at"),
+    text("sums"),
+    text("results"),
+)
+"""a cache: what the checks have summed up of the decisions with ids up to `upto`, and their last results"""
+
+check_result = Table(
+    "check_result",
+    metadata,
+    row_number(),
+    text("experiment"),
+    text("name"),
+    text("at"),
+    text("level"),
+    Column("value", Double),
+    Column("limit", Double),
+    text("said"),
+    text("remedy"),
+)
+"""a row for each change of a level, and one an hour"""
+Index("check_result_of", check_result.c.experiment, check_result.c.name, check_result.c.id)
+
+effect = Table(
+    "effect",
+    metadata,
+    text("experiment"),
+    Column("version", Integer, nullable=False),
+    Column("learned", BigInteger, nullable=False),
+    text("at"),
+    text("body"),
+    PrimaryKeyConstraint("experiment", "version"),
+)
+"""what was estimated from the rounds of some versions"""
+
+pulse = Table("pulse", metadata, row_number(), text("experiment"), text("process"), text("at"), text("body"))
+"""what a process counted of an experiment in a minute: answers, repeated ones, conflicts, and how long they took"""
+Index("pulse_of", pulse.c.experiment, pulse.c.at)
+
+webhook = Table(
+    "webhook", metadata, Column("name", Text, primary_key=True), text("address"), text("secret"), text("created_at"), text("by"),
+    text("ended_at", null=True),
+)  # fmt: skip
+
+notice = Table(
+    "notice",
+    metadata,
+    row_number(),
+    text("webhook"),
+    text("body"),
+    Column("tries", Integer, nullable=False),
+    Column("due", Double, nullable=False),
+    text("delivered_at", null=True),
+    text("failed", null=True),
+)
+"""what is sent to webhooks, until it is delivered or given up"""
+Index("notice_due", notice.c.delivered_at, notice.c.due)
+
 audit = Table(
     "audit",
     metadata,
@@ -219,12 +299,29 @@ api_key = Table(
 )
 
 
+WATCH = " watch"
+"""the name of the lease of whoever checks; no experiment can have it"""
+
+
+setting = Table("setting", metadata, Column("name", Text, primary_key=True), text("value"))
+SESSION_SECRET = "session secret"
+"""the name of the setting that sessions of the dashboard are signed with"""
+
+
 def create(connection: Connection) -> None:
-    """Schema 1."""
+    """Schema 1, and whatever tables a new store has besides."""
     metadata.create_all(connection)
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (create,)
+def add_watching(connection: Connection) -> None:
+    """Schema 2: results of checks, what became of incidents, webhooks, and decisions by unit. A new store has them already."""
+    metadata.create_all(connection, [incident_event, watch, check_result, effect, pulse, webhook, notice, setting])
+    BY_UNIT.create(connection, checkfirst=True)
+    connection.execute(insert(setting).values(name=SESSION_SECRET, value=token_hex(32)))
+    connection.execute(insert(lease).values(experiment=WATCH, holder="", token=0, until=0.0))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (create, add_watching)
 """what leads from schema n - 1 to schema n; the tables above are those of the last"""
 
 

@@ -94,6 +94,8 @@ def missing() -> str | None:
         return "numba-cuda is not installed"
     try:
         found = target().is_available()
+    except AttributeError as error:  # such as np.row_stack, which numba-cuda 0.30 asks for and numpy 2.5 has no more
+        return f"this version of numba-cuda does not go with numpy {np.__version__} ({error})"
     except Exception as error:
         return f"CUDA does not start: {error}"
     return None if found else "no CUDA device and driver were found"

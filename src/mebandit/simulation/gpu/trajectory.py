@@ -194,11 +194,13 @@ def outcome(c: Constants) -> Any:
 def refitting(c: Constants) -> Any:
     """Solve again for what has changed, and count the fits that are Fuller's."""
     k, p, spec = steps(), c.dim + c.spec[layout.INTERCEPT], c.spec
-    refit_context, guarded_fits = k.refit_context, k.guarded_fits
-    refit_arms = repeated(k.refit_arm, int(layout.number_of_fits(spec)), c.sums + c.fit <= IN_REGISTERS)
+    refit_context, guarded_fits, kind = k.refit_context, k.guarded_fits, int(layout.kind_of(spec))
+    refit_one = k.refit_either if kind == layout.TWO_FITS else k.refit_corrected
+    refit_arms = repeated(refit_one, int(layout.number_of_fits(spec)), c.sums + c.fit <= IN_REGISTERS)
 
     def refit(recipe, memory, correcting, room):
-        refit_context(recipe, memory, p, room.work)
+        if kind != layout.PLAIN:
+            refit_context(recipe, memory, p, room.work)
         refit_arms(recipe, memory, correcting, p, room)
         return guarded_fits(spec, memory.fit, p)
 
@@ -208,15 +210,16 @@ def refitting(c: Constants) -> Any:
 def recording(c: Constants) -> Any:
     """The totals, and |theta_a - theta*_a| by action; NaN where nothing is learned."""
     k, d, spec = steps(), c.dim, c.spec
-    n_actions, width, feature = spec[layout.N_ACTIONS], int(layout.fit_width(d + spec[layout.INTERCEPT])), int(kernels.shown_feature(spec))
-    shown, learns, sqrt, nan = int(kernels.shown_fit(spec)), spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
+    n_actions, p, feature = spec[layout.N_ACTIONS], d + spec[layout.INTERCEPT], int(kernels.shown_feature(spec))
+    learns, sqrt, nan = spec[layout.RULE] <= layout.ROBUST, k.math.sqrt, np.nan
+    shown = k.shown_robust if int(layout.kind_of(spec)) == layout.TWO_FITS else k.shown_plain
 
-    def record(at, i, totals, fit, theta, records, arm_errors):
+    def record(at, i, totals, recipe, memory, theta, room, records, arm_errors):
         records[at, 0, i], records[at, 1, i], records[at, 2, i] = totals
         for a in range(n_actions):
-            gap = 0.0
+            found, gap = shown(a, recipe, memory, p, room), 0.0
             for j in range(d):
-                away = fit[(shown + a) * width + feature + j] - theta[a, j]
+                away = found[feature + j] - theta[a, j]
                 gap += away * away
             arm_errors[at, a, i] = sqrt(gap) if learns else nan
 
@@ -297,7 +300,7 @@ def kernel(c: Constants) -> Any:
             if plan.refit[b] and learns:
                 guarded += refit(recipe, memory, plan.correcting[b], room)
             if recorded < record_at.size and record_at[recorded] == b + 1:
-                record(recorded, i, (standard_total, clipped_total, guarded), memory.fit, theta, records, arm_errors)
+                record(recorded, i, (standard_total, clipped_total, guarded), recipe, memory, theta, room, records, arm_errors)
                 recorded += 1
 
     return play
