@@ -10,12 +10,14 @@ from mebandit.analysis.fit_result import Analysis
 from mebandit.analysis.linear_rule import Fitted, LinearRule
 from mebandit.analysis.planning.plan import plan
 from mebandit.analysis.planning.result import Plan
+from mebandit.analysis.sequence import ConfidenceSequence, confidence_sequence
 from mebandit.analysis.value import learn_then_value, value
 from mebandit.analysis.value_result import Value, Values
 from mebandit.checks import ClusterError, InvalidInput, LogError, MebanditError, SingularMoments
+from mebandit.estimation.errors_in_variables import errors_in_variables
 from mebandit.estimation.estimate import estimate
 from mebandit.estimation.history import History
-from mebandit.estimation.method_of_moments import estimate_moments
+from mebandit.estimation.method_of_moments import MomentsEstimate, estimate_moments
 from mebandit.estimation.result import Estimate
 from mebandit.live.history import read_journal
 from mebandit.live.learner import Learner
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Analysis",
     "ClusterError",
+    "ConfidenceSequence",
     "Decision",
     "ErrorModel",
     "Estimate",
@@ -47,6 +50,7 @@ __all__ = [
     "Log",
     "LogError",
     "MebanditError",
+    "MomentsEstimate",
     "NamedDecision",
     "Observation",
     "Plan",
@@ -60,7 +64,9 @@ __all__ = [
     "check_journal",
     "check_policy",
     "clipped",
+    "confidence_sequence",
     "environments",
+    "errors_in_variables",
     "estimate",
     "estimate_moments",
     "export",

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import mebandit as mb
+from mebandit.analysis.bounded_values import lower_ends
 from mebandit.logs.pieces import ROWS
 from mebandit.values import Floats, Observation
 
@@ -106,7 +107,7 @@ def test_the_estimates_are_those_of_a_slow_reference(name: str, clustered: bool)
     log["reward"] = log["reward"] + 40.0  # a level that weights alone do not cancel
     unit = np.random.default_rng(2).integers(0, 40, 1500)
     pi = {"uniform": np.full((1500, 2), 0.5), "always 1": np.tile([0.0, 1.0], (1500, 1)), "smooth": chance(log["x"])}[name]
-    found = value(log | {"who": unit}, POLICIES[name], unit="who" if clustered else None)
+    found = value(log | {"who": unit}, POLICIES[name], unit="who" if clustered else None, sandwich="hc0")
     for estimator, (V, se, more, more_se) in reference(log, pi, unit if clustered else None).items():
         own = found.estimates[estimator]
         np.testing.assert_allclose(
@@ -118,9 +119,41 @@ def test_the_estimates_are_those_of_a_slow_reference(name: str, clustered: bool)
     np.testing.assert_allclose(found.largest_share, rho.max() / rho.sum(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1, 6])
+def test_the_most_conservative_standard_errors_are_those_of_the_jackknife(size: int) -> None:
+    """hc3 of a mean is n/(n - n_g) times the change when a cluster is left out; dr is computed again with its regressions."""
+    log = adaptive_log(90, seed=6, batches=1)
+    unit = np.arange(90) // size
+    whole = mb.value(log | {"who": unit}, POLICIES, predicted=["x_0", "x_1"], unit="who" if size > 1 else None, sandwich="hc3")
+    slow = {name: [] for name in POLICIES}  # type: dict[str, list[float]]
+    for g in np.unique(unit):
+        keep = unit != g
+        x, a, r, p = (log[name][keep] for name in ("x", "action", "reward", "propensity"))
+        z = np.column_stack([np.ones(len(a)), x])
+        beta = [np.linalg.lstsq(z[a == b], r[a == b], rcond=None)[0] for b in (0, 1)]
+        for name, pi in {"uniform": np.full((90, 2), 0.5), "smooth": chance(log["x"])}.items():
+            ρ = pi[np.arange(90), log["action"]][keep] / p
+            fitted = np.column_stack([z @ b for b in beta])
+            slow[name].append(float(((pi[keep] * fitted).sum(axis=1) + ρ * (r - fitted[np.arange(len(a)), a])).mean()))
+    for name in ("uniform", "smooth"):
+        away = np.array(slow[name]) - whole[name].best.value
+        assert whole[name].best.std_error == pytest.approx(np.sqrt((away**2).sum()), rel=1e-9)
+    gap = np.array(slow["smooth"]) - slow["uniform"] - (whole["smooth"].best.value - whole["uniform"].best.value)
+    assert whole.contrast("smooth", "uniform").std_error == pytest.approx(np.sqrt((gap**2).sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["hc2", "hc3"])
+def test_a_round_is_a_cluster_of_its_own(kind: str) -> None:
+    """The correction of single rounds and the one of clusters are two ways to the same numbers, degrees of freedom too."""
+    log = adaptive_log(200, seed=7) | {"who": np.arange(200)}
+    each, own = value(log, POLICIES, sandwich=kind), value(log, POLICIES, unit="who", sandwich=kind)
+    np.testing.assert_allclose(own.spread.covariance, each.spread.covariance, rtol=1e-9, atol=1e-14)
+    assert own["smooth"].best.df == pytest.approx(each["smooth"].best.df, rel=1e-9)
+
+
 def test_differences_between_policies_are_paired() -> None:
     log = adaptive_log(1500, seed=3)
-    found = value(log, POLICIES)
+    found = value(log, POLICIES, sandwich="hc0")
     n, z, a, r = 1500, np.column_stack([np.ones(1500), log["x"]]), log["action"], log["reward"]
     fitted = np.column_stack([z @ np.linalg.lstsq(z[a == b], r[a == b], rcond=None)[0] for b in (0, 1)])
     y = {}
@@ -204,13 +237,13 @@ def test_workers_do_not_matter(kind: str, tmp_path: Path) -> None:
     targets = POLICIES | {"learned": mb.Fitted(method="rc", floor=0.05)}
     one, two = (value(paths, targets, unit="who", error_cov=ERROR, workers=workers) for workers in (1, 2))
     assert json.loads(one.to_json()) == json.loads(two.to_json())
-    np.testing.assert_array_equal(one.moments, two.moments)
+    np.testing.assert_array_equal(one.spread.covariance, two.spread.covariance)
     assert one.first == 6000
 
 
 def test_a_log_larger_than_a_block_is_no_different() -> None:
     log = adaptive_log(ROWS + 5000, seed=8)
-    found = value(log, chance)
+    found = value(log, chance, sandwich="hc0")
     for estimator, (V, se, *_) in reference(log, chance(log["x"])).items():
         np.testing.assert_allclose([found.estimates[estimator].value, found.estimates[estimator].std_error], [V, se], rtol=1e-8)
 
@@ -541,3 +574,67 @@ def test_schedules_read_the_time_that_is_given() -> None:
 def test_policies_that_cannot_be_asked_are_refused(policy: Any, error: Any, sentence: str) -> None:
     with pytest.raises(mb.InvalidInput, match=sentence):
         value(adaptive_log(100, seed=23), policy, **({} if error is None else {"error_cov": error}))
+
+
+# ---- bounded rewards
+
+
+def slow_lower_ends(ξ: Floats, α: float) -> list[float]:
+    """The formula, round by round."""
+    ends, total, weight, cost, seen, spread = [0.0], 0.0, 0.0, 0.0, 0.5, 0.25
+    for t, x in enumerate(ξ, 1):
+        μ, s2 = seen / t, spread / t
+        λ = min(np.sqrt(2 * np.log(1 / α) / (s2 * t * np.log(1 + t))), 0.5)
+        total, weight, cost = total + λ * x, weight + λ, cost + (-np.log(1 - λ) - λ) * (x - μ) ** 2
+        seen, spread = seen + min(x, 1.0), spread + (x - μ) ** 2
+        ends.append(max(ends[-1], (total - np.log(1 / α) - cost) / weight))
+    return ends[1:]
+
+
+def bounded_log(n: int, seed: int) -> Log:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 1, (n, 2))
+    p = np.where(x[:, 0] > 0, 0.8, 0.2)
+    a = (rng.random(n) < p).astype(int)
+    r = (rng.random(n) < np.where(a == 1, 0.6, 0.3)).astype(float)
+    return {"x": x, "action": a, "reward": 2 * r - 1, "propensity": np.where(a == 1, p, 1 - p), "when": rng.permutation(n)}
+
+
+def test_the_band_of_bounded_rewards_is_the_formula_in_the_order_of_time() -> None:
+    log = bounded_log(300, 1)
+    found = value(log, "uniform", reward_bounds=(-1, 1), time="when", workers=1)
+    order = np.argsort(log["when"])
+    ρ, share = (0.5 / log["propensity"])[order], (log["reward"][order] + 1) / 2
+    low, high = -1 + 2 * np.array(slow_lower_ends(ρ * share, 0.025)), 1 - 2 * np.array(slow_lower_ends(ρ * (1 - share), 0.025))
+    looks = found.band.rounds.astype(int) - 1
+    np.testing.assert_allclose(found.band.low, low[looks], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.band.high, high[looks], rtol=1e-9, atol=1e-12)
+    assert (found.band.rounds[0], found.band.rounds[-1], len(looks)) == (6, 300, 50)
+    assert found.to_plain()["anytime_bounded"]["low"][-1] == found.band.last[0]
+    low_dr, high_dr = found.best.interval(anytime=True)
+    assert low_dr < found.best.interval()[0]
+    assert found.best.interval()[1] < high_dr
+
+
+def test_the_band_of_bounded_rewards_holds_at_all_looks() -> None:
+    """200 logs, all 400 rounds of each: at most 5 % leave, and the band is far narrower than nothing."""
+    left, width = [], []
+    for seed in range(200):
+        log = bounded_log(400, seed)
+        ρ, share = 0.5 / log["propensity"], (log["reward"] + 1) / 2
+        low, high = lower_ends(ρ * share, 0.025), 1 - lower_ends(ρ * (1 - share), 0.025)
+        left.append(((low > 0.45) | (high < 0.45)).any())
+        width.append(high[-1] - low[-1])
+    assert np.mean(left) <= 0.05
+    assert np.mean(width) < 0.6
+
+
+def test_bounds_that_do_not_hold_are_refused() -> None:
+    log = bounded_log(50, 2)
+    for options, words in {
+        (("reward_bounds", (0, 1)),): "all rewards must be within reward_bounds, 0 to 1; got -1",
+        (("reward_bounds", (1, 0)),): "reward_bounds must be the smallest and the largest possible reward; got 1 and 0",
+        (("reward_bounds", (-1, 1)), ("unit", "when")): "reward_bounds must go without `unit`",
+    }.items():
+        with pytest.raises(mb.InvalidInput, match=words):
+            value(log, "uniform", **dict(options))

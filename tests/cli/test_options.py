@@ -32,7 +32,7 @@ def test_log_options_are_the_same_in_all_commands() -> None:
         option(alone)
     context = click.Context(alone)
     shared = [record for parameter in alone.params if (record := parameter.get_help_record(context)) is not None]
-    assert len(shared) == 19
+    assert len(shared) == 20
     for command in READERS:
         own = help_of(command)
         assert [own.get(option) for option, _ in shared] == [text for _, text in shared], command

@@ -1,5 +1,7 @@
 """Small-sample corrections: beside statsmodels, beside estimates that leave a cluster out, and Student's t beside scipy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -48,27 +50,34 @@ def test_without_error_and_with_constant_probabilities_it_is_statsmodels(method:
         np.testing.assert_allclose(found.covariance[own], theirs[own], rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["ridge", "naive", "meb", "dr", "rc"])
+@pytest.mark.parametrize("method", ["ridge", "naive", "meb", "dr", "rc", "dr with a baseline"])
 @pytest.mark.parametrize("kind", ["hc2", "hc3"])
-def test_a_round_is_a_cluster_of_its_own(method: Method, kind: Sandwich) -> None:
+def test_a_round_is_a_cluster_of_its_own(method: str, kind: Sandwich) -> None:
     """The compiled correction of rounds and the one of clusters, by eigenvectors, are two ways to the same numbers."""
     x, actions, rewards, propensities = small_log()
-    each = mb.estimate(x, actions, rewards, propensities, 0.1, method=method, intercept=True, sandwich=kind)
-    own = mb.estimate(x, actions, rewards, propensities, 0.1, method=method, intercept=True, sandwich=kind, unit=np.arange(60))
+    name: Method = method.partition(" ")[0]  # type: ignore[assignment]
+    given: dict[str, Any] = {"baseline": np.sin(np.arange(60))} if "baseline" in method else {}
+    each = mb.estimate(x, actions, rewards, propensities, 0.1, method=name, intercept=True, sandwich=kind, **given)
+    own = mb.estimate(x, actions, rewards, propensities, 0.1, method=name, intercept=True, sandwich=kind, unit=np.arange(60), **given)
     tolerance = 1e-9 if method != "rc" else 0.02  # the correction of clusters is of the whole score, with what calibration adds
     np.testing.assert_allclose(own.covariance, each.covariance, rtol=tolerance, atol=tolerance * np.abs(each.covariance).max())
     np.testing.assert_allclose(own.df, each.df, rtol=0.1 if method == "rc" else 1e-6)
 
 
-def test_hc3_of_dr_is_the_jackknife_over_clusters() -> None:
-    """Without error the influence of a cluster is the estimate less the one without it, regression of the outcomes and all."""
+@pytest.mark.parametrize("columns", [0, 2])
+def test_hc3_of_dr_is_the_jackknife_over_clusters(columns: int) -> None:
+    """Without error the influence of a cluster is the estimate less the one without it, regression of the outcomes, baseline and all."""
     x, actions, rewards, propensities = small_log(120)
-    unit = np.arange(120) // 6
-    whole = mb.estimate(x, actions, rewards, propensities, 0.0, method="dr", unit=unit, sandwich="hc3")
+    unit, s = np.arange(120) // 6, np.random.default_rng(6).normal(0, 1, (120, 2))
+    rewards = rewards + 2 * s[:, 0]
+    given = s[:, :columns] if columns else None
+    whole = mb.estimate(x, actions, rewards, propensities, 0.0, method="dr", unit=unit, sandwich="hc3", baseline=given)
     out = []
     for g in range(20):
         keep = unit != g
-        out.append(mb.estimate(x[keep], actions[keep], rewards[keep], propensities[keep], 0.0, method="dr").theta - whole.theta)
+        rest = None if given is None else given[keep]
+        one = mb.estimate(x[keep], actions[keep], rewards[keep], propensities[keep], 0.0, method="dr", baseline=rest)
+        out.append(one.theta - whole.theta)
     moved = np.reshape(out, (20, 4))
     np.testing.assert_allclose(whole.covariance, moved.T @ moved, rtol=1e-8, atol=1e-12)
     assert whole.influence is not None

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 
 import mebandit as mb
 
@@ -86,3 +87,43 @@ def test_statas_errors_in_variables_regression() -> None:
     )
     np.testing.assert_allclose(both.theta, [[0.6289607, 5.555659]] * 2, rtol=1e-6)
     np.testing.assert_allclose(both.intercept, 16.89655, rtol=1e-6)
+    once = mb.errors_in_variables(x, write, reliability=[0.9, 1.0])
+    np.testing.assert_allclose(once.theta, [[0.6289607, 5.555659]], rtol=1e-6)
+    np.testing.assert_allclose(once.intercept, 16.89655, rtol=1e-6)
+
+
+def test_one_action_is_plain_regression_with_error() -> None:
+    """Fuller's corn with the variance of the error given; and no error is least squares, with HC3 standard errors of statsmodels."""
+    crop = np.array([86, 115, 90, 86, 110, 91, 99, 96, 99, 104, 96], dtype=float)
+    nitrogen = np.array([70, 97, 53, 64, 95, 64, 50, 70, 94, 69, 51], dtype=float)
+    found = mb.errors_in_variables(nitrogen[:, None], crop, 57 * 10 / 11)
+    assert (found.theta[0, 0], found.intercept[0]) == (pytest.approx(0.4232, abs=5e-5), pytest.approx(67.56, abs=5e-3))
+    plain = mb.errors_in_variables(nitrogen[:, None], crop, 0.0, sandwich="hc3")
+    theirs = sm.OLS(crop, sm.add_constant(nitrogen)).fit(cov_type="HC3").cov_params()
+    np.testing.assert_allclose(plain.covariance, theirs, rtol=1e-8)
+
+
+def test_a_reliability_counts_its_variance_as_estimated() -> None:
+    """The intervals cover, where those with the estimated variance taken as known do not have the right length."""
+    kept, lengths, spread = [], [], []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(0, 1, 200)
+        found = mb.errors_in_variables((x + rng.normal(0, 1, 200))[:, None], 2 * x + rng.normal(0, 0.3, 200), reliability=0.5)
+        low, high = found.interval()[0, 0]
+        kept.append(low <= 2 <= high)
+        lengths.append(found.std_error[0, 0])
+        spread.append(found.theta[0, 0])
+    assert 0.9 <= np.mean(kept) <= 0.99
+    assert np.mean(lengths) == pytest.approx(np.std(spread), rel=0.15)
+
+
+def test_the_error_is_given_once() -> None:
+    x, y = np.ones((5, 1)), np.ones(5)
+    for given, words in {
+        (None, None): "got neither",
+        (0.1, 0.9): "got both",
+        (None, 1.2): "reliability must be above 0 and at most 1",
+    }.items():
+        with pytest.raises(mb.InvalidInput, match=words):
+            mb.errors_in_variables(x, y, given[0], reliability=given[1])

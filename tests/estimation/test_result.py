@@ -1,6 +1,7 @@
 """`Estimate`: intervals, contrasts, diagnostics."""
 
 import numpy as np
+import pytest
 import scipy.stats
 
 import mebandit as mb
@@ -46,3 +47,23 @@ def test_diagnostics_of_an_action_that_was_never_taken() -> None:
     assert np.isnan(found.diagnostics["smallest_propensity"][1])
     silent = mb.estimate(np.zeros((4, 1)), [0, 1, 0, 1], [1.0, 2.0, 3.0, 4.0], np.full(4, 0.5), 0.0, method="ridge", ridge=1.0)
     np.testing.assert_array_equal(silent.diagnostics["condition"], 1.0)
+
+
+def test_intervals_are_withheld_where_the_guard_took_off_little_of_the_error() -> None:
+    """One action with few rounds, one with many: no interval, contrast or joint test of the first; those of the second as ever."""
+    rng = np.random.default_rng(6)
+    n, action = 300, np.arange(300) < 5
+    x = rng.normal(1, 1, (n, 1))
+    seen, reward = x + rng.normal(0, 0.7, x.shape), 2 * x[:, 0] + rng.normal(0, 1, n)
+    found = mb.estimate(seen, action.astype(int), reward, np.full(n, 0.5), 0.49, guard="always")
+    assert found.diagnostics["kappa"][1] < 0.7 < found.diagnostics["kappa"][0]
+    assert found.without_interval.tolist() == [False, True]
+    assert np.isfinite(found.interval()[0]).all()
+    for ends in (found.interval()[1], found.interval(anytime=True)[1], found.contrast(1, 0).interval()):
+        assert np.isnan(ends).all()
+    with pytest.raises(mb.InvalidInput, match="fewer than the degrees of freedom"):
+        found.wald([[1.0, -1.0]])
+    assert found.wald([[1.0, 0.0]]).p_value < 1e-6
+    log = {"x": seen[:, 0], "action": action.astype(int), "reward": reward, "propensity": np.full(n, 0.5)}
+    said = str(mb.fit(log, predicted="x", error_cov=0.49, guard="always", methods="meb"))
+    assert "No intervals: meb (action 1): the guard took off less than 70 % of Σe" in said

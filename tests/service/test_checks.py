@@ -105,7 +105,7 @@ def test_sums_see_a_probability_below_the_floor_among_the_allowed_actions() -> N
 def test_due_times_follow_the_zone_also_where_the_clock_changes() -> None:
     """08:00 in New York is 13:00 UTC in winter and 12:00 in summer; the clock changes on 8 March 2026."""
     told = {"timezone": "America/New_York", "start": None, "end": None}
-    units = {"a": told, "b": told | {"times": ["20:00"]}, "c": told | {"end": "2026-03-08T00:00:00-05:00"}}
+    units: dict[str, dict[str, Any]] = {"a": told, "b": told | {"times": ["20:00"]}, "c": told | {"end": "2026-03-08T00:00:00-05:00"}}
     begin, end = datetime(2026, 3, 7, tzinfo=UTC), datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
     found = {unit: [in_utc(point)[:13] for point in points] for unit, points in expected_of(units, ["08:00"], begin, end).items()}
     assert found == {

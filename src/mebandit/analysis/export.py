@@ -118,7 +118,7 @@ def _write_obp(source: Source, path: Path) -> None:
 
     def work(block: Block) -> list[dict[str, Any]]:
         rounds = block.rounds
-        return [{"context": rounds.predicted.T, "action": rounds.actions, "reward": rounds.rewards, "pscore": rounds.propensities}]
+        return [{"context": rounds.context.predicted.T, "action": rounds.actions, "reward": rounds.rewards, "pscore": rounds.propensities}]
 
     parts = source.through(work, lambda a, b: a + b, "exporting")
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -159,7 +159,7 @@ def _mrt_table(block: Block, features: Sequence[str], counts: dict[Any, int]) ->
         "rand_prob": p,
         "outcome": block.rounds.rewards,
     }
-    columns |= {name: block.rounds.predicted[i] for i, name in enumerate(features)}
+    columns |= {name: block.rounds.context.predicted[i] for i, name in enumerate(features)}
     return pa.table(columns)
 
 

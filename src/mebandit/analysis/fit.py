@@ -26,6 +26,7 @@ from mebandit.estimation.methods import METHODS, PREFERRED, Guard, Method, Optio
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import JacobianSums
 from mebandit.estimation.precision import check_digits, of_usable_sizes
+from mebandit.estimation.result import Estimate
 from mebandit.estimation.scores import Scores
 from mebandit.estimation.solution import Solution, solve_log
 from mebandit.kernels import layout
@@ -58,9 +59,7 @@ def fit(
     sandwich: Sandwich = "hc2",
     **columns: Unpack[LogColumns],
 ) -> Analysis:
-    """Analyse a stored log: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
-
-    Memory does not grow with the number of rows.
+    """Analyse a log of any size: θ by every method with intervals, contrasts, sensitivity to Σe, and diagnostics.
 
     Args:
         log: A `Log`; or what `Log` takes as its source, with its columns as further keywords.
@@ -93,15 +92,17 @@ def fit(
     >>> found.estimates["meb"].theta.round(1).ravel()
     array([-1.,  2.])
     """
-    chosen = _chosen(methods)
+    chosen, stored = _chosen(methods), log_of(log, columns)
+    if "dr" not in chosen and stored.columns.baseline:
+        checks.refuse("baseline", "go with the method 'dr', the only one that reads it", f"the methods {', '.join(chosen)}")
     floor = None if floor is None else checks.number("floor", floor, "be a probability", 0.0, 1.0)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
-    reading = reading_of(log_of(log, columns), only_available=True, workers=workers, progress=progress)
+    reading = reading_of(stored, only_available=True, workers=workers, progress=progress)
     told = _checked_validation(validation, reading.source.columns.predicted)
     settings = {"methods": list(chosen), **options._asdict(), "floor": floor}
     settings |= {"set_aside": str(set_aside)} if on_bad == "set-aside" else {}
     compile_ahead(progress)
-    return _Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
+    return Steps(reading, options, chosen, floor).analysis(told, settings, on_bad=on_bad, set_aside=set_aside)
 
 
 def _chosen(methods: Any) -> tuple[str, ...]:
@@ -142,7 +143,7 @@ def compile_ahead(progress: Show = None) -> None:
     with compiling_notice(compiled, progress):
         reading = reading_of(Log(log, predicted="x", error_cov=0.0), workers=1, progress=False)
         reading.count()
-        _Steps(reading, Options(), METHODS, None).analysis((), {})
+        Steps(reading, Options(), METHODS, None).analysis((), {})
 
 
 class Scored(NamedTuple):
@@ -167,8 +168,21 @@ class Uncertainty(NamedTuple):
     """clusters; 0: rounds stand alone"""
 
 
+class Seen(NamedTuple):
+    """What a log says up to some row or time."""
+
+    estimate: Estimate
+    mean: Floats
+    """the mean context, (d,)"""
+    mean_cov: Floats
+    """its covariance, (d, d)"""
+    rounds: int
+    units: int
+    """clusters; 0: rounds stand alone"""
+
+
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """The steps of an analysis."""
 
     reading: Reading
@@ -176,17 +190,34 @@ class _Steps:
     methods: tuple[str, ...]
     floor: float | None
 
+    def seen(self) -> Seen:
+        """The first method's estimate alone."""
+        counted = self.reading.counted()
+        error = self.reading.error.completed(counted.sums)
+        self._check_features(counted.sums.context)
+        products, method = error.unbiased_products(counted.sums), self.methods[0]
+        constant, calibrated = None if error.varying else error.mean_cov, None
+        if error.varying and method == "rc":
+            calibrated = self._calibrated(products, error)[1.0]
+        solution = solve_log(products, (method,), error_cov=constant, calibrated=calibrated, options=self.options)
+        solution = self._with_jacobian(solution, products, error)
+        known = self._uncertainty(solution, error, counted)
+        found = with_model_uncertainty(solution, known.scores, counted.sums, error)[method]
+        mean, rounds = products.context.mean_and_cov[0], int(counted.sums.rounds.sum())
+        return Seen(found, mean, counted.spread_of_mean(error), rounds, known.units)
+
     def analysis(self, validation: tuple[Pairs, ...], settings: dict[str, Any], **rules: Any) -> Analysis:
         counted = self.reading.count(**rules)
-        raw, faults, left_out = counted[:3]
-        error = self.reading.error.completed(raw)
-        products = error.unbiased_products(raw)
+        whole, faults, left_out = counted[:3]
+        error = self.reading.error.completed(whole)
+        raw = whole.context
         self._check_features(raw)
         self._check_constants(raw, error)
-        solutions = self._solved(products, error)
+        solutions = self._solved(error.unbiased_products(whole), error)
+        products = error.unbiased_products(raw)
         solution = self._with_jacobian(solutions[1.0], products, error)
         known = self._uncertainty(solution, error, counted)
-        estimates = with_model_uncertainty(solution, known.scores, raw, error)
+        estimates = with_model_uncertainty(solution, known.scores, whole, error)
         total = raw.full[0].sum(axis=0)
         warned, pairs = "", tuple[Pairs, ...]()
         if self.methods != ("ridge",):  # which takes nothing out
@@ -313,6 +344,7 @@ class _Steps:
         scores = solution.no_scores(len(block.units) if clustered else 0, in_all=len(counted.contexts.places), rounds=counted.rows)
         solution.add_scores(scores, rounds, block.unit if clustered else None, first=block.start)
         mean, k = solution.calibration.mean, self.reading.source.n_actions
+        rounds = rounds.context
         tally = tally_of(block, rounds, k, counted.rows, mean, self.floor, varying=error.varying, ends=counted.ends)
         alike = k == 2 and len(rounds.allowed) == 1 and rounds.allowed.all() and not error.varying
         (kernels.count_close_pairs if alike else kernels.count_close)(tally.close, _preferred(solution), rounds)

@@ -1,5 +1,6 @@
 """An analysis for people: what a terminal shows, and a folder with tables, figures and a page."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import numpy as np
 
 from mebandit.analysis.fit_figures import pictures
 from mebandit.analysis.fit_result import Analysis
-from mebandit.analysis.fit_tables import coefficients, contrasts, digits, meaningful, pair_name, sensitivity, tidy
+from mebandit.analysis.fit_tables import coefficients, contrasts, digits, joint_tests, meaningful, pair_name, sensitivity, tidy
+from mebandit.analysis.plain import without_nan
+from mebandit.analysis.sequence import ConfidenceSequence
+from mebandit.estimation.result import LEAST_KAPPA
 from mebandit.reports.figures import as_pdf, picture
 from mebandit.reports.page import Page
 from mebandit.reports.table import Table
@@ -34,6 +38,10 @@ def remarks(analysis: Analysis) -> str:
         words.append(f"Stabilised (Fuller-type) estimates, {reason}: {', '.join(guarded)}. Do not rely on these.")
         if analysis.settings.get("guard") != "always":
             words.append("The tables have a dash in their place; the files have their numbers.")
+    withheld = _by_action(analysis, {m: e.without_interval for m, e in analysis.estimates.items()})
+    if withheld:
+        reason = f"the guard took off less than {100 * LEAST_KAPPA:g} % of Σe, since the effective rounds are few, which biases them"
+        words.append(f"No intervals: {', '.join(withheld)}: {reason}.")
     if missing:
         words.append(f"No solution: {', '.join(missing)}. The data do not identify θ of these actions, at least not with this Σe.")
     return " ".join(words)
@@ -47,7 +55,21 @@ def averages(analysis: Analysis, level: float) -> str:
         if np.isfinite(meaningful(analysis, analysis.best, [a, 0], np.array([effect.value]))).all():
             value, low, high = (digits(number, effect.std_error) for number in (effect.value, *effect.interval(level)))
             words.append(f"{pair_name(analysis, a, 0)} {value} [{low}, {high}]")
-    return f"Average effect over the rounds of the log, by {analysis.best.method}: {'; '.join(words)}." if words else ""
+    if not words:
+        return ""
+    return f"Average effect over the rounds of the log, by {analysis.best.method}: {'; '.join(words)}.{_together(analysis, level)}"
+
+
+def _together(analysis: Analysis, level: float) -> str:
+    """The same intervals so that all of them hold together, where there are several and the guard decided none."""
+    if analysis.n_actions < 3 or (analysis.settings.get("guard") != "always" and analysis.best.guarded.any()):
+        return ""
+    found = analysis.average_effects()
+    ends = [
+        f"{pair_name(analysis, a, 0)} [{digits(low, effect.std_error)}, {digits(high, effect.std_error)}]"
+        for a, (effect, (low, high)) in enumerate(zip(found.effects, found.interval(level), strict=True), 1)
+    ]
+    return f" Intervals that hold together with {100 * level:g} %: {'; '.join(ends)}."
 
 
 def _by_action(analysis: Analysis, marked: dict[str, Booleans]) -> list[str]:
@@ -94,7 +116,21 @@ def describe(analysis: Analysis, level: float = 0.95) -> str:
     lines = [f"{f.verdict:7s} {f.name}: {f.sentence}" for f in analysis.diagnostics]
     tables = [coefficients(analysis).as_text(), remarks(analysis), unbiased(analysis), contrasts(analysis, level).as_text()]
     tables.append(averages(analysis, level))
+    tables.append(joint_tests(analysis).as_text())
     return "\n\n".join([headline(analysis), *filter(None, tables), "\n".join(lines)])
+
+
+def _over_time(page: Page, looks: ConfidenceSequence) -> dict[str, str | bytes]:
+    """The bands over time on the page, and as files."""
+    drawn = picture(looks.plot())
+    page.heading("Over time").text(
+        "The differences between actions as the log grew. The bands hold at all looks together: one may look as often as one likes, and "
+        "stop at any look. The dashed lines are the intervals of one look alone, which do not bear that."
+    )
+    for line in str(looks).splitlines():
+        page.text(line)
+    page.picture(drawn, "Estimates, bands that hold at every look, and one-look intervals (dashed). The first bands leave the frame.")
+    return {"anytime.csv": as_csv(looks.table()), "anytime.png": drawn.png, "anytime.svg": drawn.svg}
 
 
 TABLES = ("estimates", "contrasts", "sensitivity", "diagnostics")
@@ -109,10 +145,21 @@ FILES = (
 """what is written to a folder"""
 
 
-def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float) -> Path:
+ANYTIME = ("anytime.csv", "anytime.png", "anytime.svg")
+"""the same of bands over time, if they were asked for"""
+
+
+def as_json(analysis: Analysis, level: float, looks: ConfidenceSequence | None) -> str:
+    """`Analysis.to_json`, with the bands over time if there are any, under "anytime"."""
+    if looks is None:
+        return analysis.to_json(level)
+    return json.dumps(analysis.to_plain(level) | {"anytime": without_nan(looks.to_plain())}, allow_nan=False, indent=2)
+
+
+def write(analysis: Analysis, folder: Path, *, level: float, command: str, seconds: float, looks: ConfidenceSequence | None = None) -> Path:
     """Everything into a folder: fit.json, a CSV for each table, a PNG and an SVG for each figure, and report.html; returns the page."""
     figures = pictures(analysis, level)
-    contents: dict[str, str | bytes] = {"fit.json": analysis.to_json(level) + "\n"}
+    contents: dict[str, str | bytes] = {"fit.json": as_json(analysis, level, looks) + "\n"}
     contents |= {f"{name}.csv": as_csv(table) for name, table in tidy(analysis, level).items()}
     contents |= {f"{name}.{kind}": content for name, drawn in figures.items() for kind, content in drawn._asdict().items()}
     effects = analysis.plot(level=level)
@@ -144,6 +191,13 @@ def write(analysis: Analysis, folder: Path, *, level: float, command: str, secon
         "The figure has the average effect over the rounds of the log, and what each feature changes of it. effects.pdf, effects.svg and "
         "effects.png are made to be printed."
     )
+    if looks is not None:
+        contents |= _over_time(page, looks)
+    page.heading("Joint tests").text(
+        "Wald tests of several coefficients at once, by Fisher's F with the degrees of freedom of the standard errors as denominator. "
+        "No difference: the actions have the same coefficients. No moderation: no feature changes the difference."
+    )
+    page.table(joint_tests(analysis))
     page.heading("If the error were larger or smaller").text(
         "The same differences with other multiples of the error covariance. Where a line is steep, the result is sensitive to Σe. "
         "Bands are one standard error of the estimate with 1 Σe. A dash stands for stabilised estimates, where x̃ varies less than its "

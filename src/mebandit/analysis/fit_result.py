@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mebandit import checks
-from mebandit.analysis.effects import AVERAGE, Effect, average_effect
+from mebandit.analysis.effects import AVERAGE, Effect, Effects, JointTest, average_effect, average_effects, joint_tests
 from mebandit.analysis.plain import without_nan
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.methods import PREFERRED
@@ -132,6 +132,28 @@ class Analysis:
         first, second = (action_number(name, given, self.actions, self.n_actions) for name, given in (("a", a), ("b", b)))
         return average_effect(found, first, second, self.mean_context, self.mean_context_cov)
 
+    def average_effects(self, b: int | str = 0, *, method: str | None = None) -> Effects:
+        """The average effects of all other actions against action b, with intervals that hold together and a joint test.
+
+        Args:
+            b: The action to compare the others with (default 0).
+            method: Whose estimate (default None: that of `best`).
+        """
+        found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
+        second, one = action_number("b", b, self.actions, self.n_actions), np.eye(self.n_actions)
+        return average_effects(found, np.delete(one, second, axis=0) - one[second], self.mean_context, self.mean_context_cov)
+
+    def joint_tests(self, *, method: str | None = None) -> list[JointTest]:
+        """Wald tests of several coefficients at once: that two actions do not differ, and that no feature moderates their difference.
+
+        Args:
+            method: Whose estimate (default None: that of `best`).
+        """
+        found = self.best if method is None else self.estimates[checks.one_of("method", method, self.estimates)]
+        pairs = [(a, b) for a in range(self.n_actions) for b in (range(a) if self.n_actions <= 3 else (0,)) if a > 0]
+        named = {(a, b): f"{self.called(a)} - {self.called(b)}" for a, b in pairs}
+        return joint_tests(found, named, np.diag(self.mean_context_cov) > 0)
+
     def effect_at(self, at: Mapping[str, float], a: int | str = 1, b: int | str = 0, *, method: str | None = None) -> Effect:
         """The effect of action a against b at chosen values of some features, the others at their means.
 
@@ -184,6 +206,8 @@ class Analysis:
                 for a in range(self.n_actions)
                 for b in range(a)
             },
+            "average_effects_together": {"minus": 0, "interval": self.average_effects().interval(level).tolist()},
+            "joint_tests": [test.to_plain() for test in self.joint_tests()],
             "sensitivity": _scales_plain(self.sensitivity),
             "intercept_sensitivity": _scales_plain(self.intercept_sensitivity),
             "sensitivity_guarded": _scales_plain(self.sensitivity_guarded),

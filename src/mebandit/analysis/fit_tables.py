@@ -120,6 +120,18 @@ def sensitivity(analysis: Analysis) -> Table:
     return Table(["actions", "feature", *(f"{scale:g} Σe" for scale in by_scale)], rows)
 
 
+def joint_tests(analysis: Analysis) -> Table:
+    """The joint tests of the estimate to read first; a dash where the data do not allow one, or the guard decided the coefficients."""
+    rows = []
+    for hypothesis, test in analysis.joint_tests():
+        shown = ["-"] * 3
+        if test is not None and (analysis.settings.get("guard") == "always" or not analysis.best.guarded.any()):
+            of = f"{test.denominator_df:.1f}" if np.isfinite(test.denominator_df) else "∞"
+            shown = [f"{test.statistic:.2f}", f"{test.df}, {of}", f"{test.p_value:.4f}" if test.p_value >= 1e-4 else "< 0.0001"]
+        rows.append([hypothesis, *shown])
+    return Table(["hypothesis", "Wald statistic", "degrees of freedom", "p"], rows)
+
+
 def tidy(analysis: Analysis, level: float) -> dict[str, "pd.DataFrame"]:
     """Estimates, contrasts, sensitivity and diagnostics as tidy tables, by name."""
     import pandas as pd

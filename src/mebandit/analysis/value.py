@@ -1,34 +1,37 @@
 """`value`: what a policy would have earned, from a log that another policy made. The formulas are in `value_estimators`.
 
-The log is read twice: for the regressions of the reward on the prediction, then for the sums from which the estimates follow.
+The log is read three times: for the regressions of the reward on the prediction, for the sums from which the estimates follow, and for the
+scores of the rounds, from which standard errors follow (`value_scores`). With clusters their sums have that already.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from mebandit import checks
+from mebandit.analysis.bounded_values import Weighted, bands, checked_bounds
 from mebandit.analysis.linear_rule import Fitted, LinearRule
-from mebandit.analysis.logged_context import Frame, Probabilities, Seen
+from mebandit.analysis.logged_context import Frame
 from mebandit.analysis.target_policies import named, prepared
-from mebandit.analysis.value_estimators import Sums, assembled, merged
+from mebandit.analysis.value_estimators import assembled, means_of, merged
 from mebandit.analysis.value_result import Value, Values
+from mebandit.analysis.value_rounds import Scored, Valued, outcomes_of
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
 from mebandit.estimation.correction import Correction
-from mebandit.estimation.equations import outcome_regressions
+from mebandit.estimation.leverage import SANDWICHES, Sandwich
 from mebandit.estimation.methods import Method, Options
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.precision import of_usable_sizes
 from mebandit.estimation.solution import solve_log
 from mebandit.logs.log import Log, LogColumns, log_of
-from mebandit.logs.reading import Reading, by_unit, reading_of, refuse_unknown_error
-from mebandit.logs.source import Block, forecast_of
+from mebandit.logs.reading import Reading, reading_of, refuse_unknown_error
+from mebandit.logs.source import Block
+from mebandit.logs.window import EVERYTHING, Window
 from mebandit.runtime.progress import Show
 from mebandit.runtime.workers import Workers
-from mebandit.values import Floats
 
 
 class ValueOptions(LogColumns, total=False):
@@ -40,6 +43,8 @@ class ValueOptions(LogColumns, total=False):
     set_aside: str | Path | None
     workers: Workers
     progress: Show
+    sandwich: Sandwich
+    reward_bounds: tuple[float, float] | None
 
 
 @overload
@@ -57,22 +62,20 @@ def value(
     set_aside: str | Path | None = None,
     workers: Workers = None,
     progress: Show = None,
+    sandwich: Sandwich = "hc2",
+    reward_bounds: tuple[float, float] | None = None,
     **columns: Unpack[LogColumns],
 ) -> Value | Values:
-    """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals.
-
-    Memory does not grow with the number of rows.
+    """What a policy would have earned per round, by three estimators (ips, snips, dr) with intervals; memory does not grow with the rows.
 
     Args:
-        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. `error_cov` or `error_columns` are needed
-            only by policies that read Σe.
+        log: A `Log`; or what `Log` takes as its source, with its columns as further keywords. Only policies that read Σe need it.
         policy: One policy, or several in a dict by name. A policy is one of these:
 
             - "uniform": all allowed actions with the same probability;
             - a number or a label: always that action; "1 when available" or "send when available": that action wherever it is allowed, and
               elsewhere what is;
-            - (K,) probabilities, the same in all rounds;
-            - a `LinearRule`;
+            - (K,) probabilities, the same in all rounds; a `LinearRule`;
             - a `Fitted` rule: θ is estimated from the first `learn_share` of the rows, and all values from the rest;
             - a `Learner`, as it has learned up to now; or `(policy, state)`, or `(policy, state, time)`, with any object that has the
               methods of a `Policy`. It is asked for its propensities in each row and does not learn from them. Its schedules read `time`,
@@ -80,21 +83,21 @@ def value(
             - a function from predictions (n, d) to probabilities (n, K).
 
             A policy reads x̃ and Σe, as the logging policy did. Several threads may call it.
-        learn_share: The share of the rows, the first ones, from which a `Fitted` rule is estimated; with a time column, the share of the
-            time (default 0.5).
+        learn_share: The share of the rows, or of the time, the first ones, from which a `Fitted` rule is estimated (default 0.5).
         level: Confidence level (default 0.95).
         on_bad: As in `fit` (default "refuse").
         set_aside: As in `fit` (default None).
         workers: As in `fit` (default None: all cores). The result does not depend on it.
         progress: As in `fit` (default None).
+        sandwich: How standard errors are corrected, as in `estimate` (default "hc2").
+        reward_bounds: The smallest and the largest possible reward: values then have a `band`, an empirical-Bernstein confidence sequence
+            (default None), for rounds without `unit`. Memory then grows with the rows.
         **columns: Columns and error of the log, as in `Log`; they replace those of a `Log` that was given.
 
     Returns:
         A `Value`; for policies by name, `Values`, with `contrast(a, b)` between any two policies.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> x, action = rng.normal(0, 1, 10_000), rng.integers(0, 2, 10_000)
+    >>> x, action = np.random.default_rng(0).normal(0, 1, 10_000), np.random.default_rng(1).integers(0, 2, 10_000)
     >>> log = {"stress": x, "action": action, "reward": np.where(action == 1, x, 0.5), "propensity": np.full(x.size, 0.5)}
     >>> found = value(log, LinearRule([[0.0], [1.0]]), predicted="stress")
     >>> round(found.best.value, 2), found.best.std_error < found.estimates["ips"].std_error
@@ -103,8 +106,11 @@ def value(
     checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
     share = checks.number("learn_share", learn_share, "be between 0.05 and 0.95", 0.05, 0.95)
     stored = _unweighted(log_of(log, columns))
+    bounds = None if reward_bounds is None else checked_bounds(reward_bounds, stored.unit)
     reading = reading_of(stored, error_needed=False, workers=workers, progress=progress)
-    found = _Valuation(reading, named(policy), share, level).values(on_bad, set_aside)
+    found = _Valuation(reading, named(policy), share, level, checks.one_of("sandwich", sandwich, SANDWICHES), bounds).values(
+        on_bad, set_aside
+    )
     return found if isinstance(policy, Mapping) else next(iter(found.found.values()))
 
 
@@ -146,34 +152,6 @@ def learn_then_value(
     return found
 
 
-class Window(NamedTuple):
-    """A stretch of a log, from `low` to before `high`: of its rows, or of its time if it has one."""
-
-    low: float
-    high: float
-
-    def cut(self, edge: float) -> tuple["Window", "Window"]:
-        """The stretches before and after an edge."""
-        return Window(self.low, edge), Window(edge, self.high)
-
-    def of(self, block: Block) -> Block:
-        """The rows of a block that are inside. Rows that are not used shift the count within their block: every row still is in one
-        window only."""
-        n = block.rounds.rewards.size
-        if self == EVERYTHING:
-            return block
-        place = block.times if block.times.size else block.start + np.arange(n)
-        rows = np.flatnonzero((place >= self.low) & (place < self.high))
-        if rows.size == n:
-            return block
-        start = block.start if block.times.size else block.start + int(rows[0] if rows.size else 0)
-        unit, times = block.unit[rows] if block.units else block.unit, block.times[rows] if block.times.size else block.times
-        return block._replace(start=start, rounds=block.rounds.taken(rows), unit=unit, times=times, forecast=block.forecast[rows])
-
-
-EVERYTHING = Window(-np.inf, np.inf)
-
-
 @dataclass(frozen=True)
 class _Valuation:
     """The steps from a log to values."""
@@ -182,6 +160,8 @@ class _Valuation:
     targets: dict[str, Any]
     share: float
     level: float
+    sandwich: str
+    bounds: tuple[float, float] | None
 
     def values(self, on_bad: str, set_aside: str | Path | None) -> Values:
         reading = self.reading
@@ -196,13 +176,40 @@ class _Valuation:
         error = reading.error.completed(raw)
         frame = self._frame(raw, error if reading.error_known else None)
         policies = [prepared(name, policy, frame) for name, policy in targets.items()]
-        beta, center = outcome_regressions(raw), float(raw.full[0].sum(axis=0)[0, -1] / max(raw.rounds.sum(), 1.0))
-        beta[:, 0] -= center
-        sums = reading.source.through(lambda block: self._sum(window.of(block), error, policies, beta, center), merged, "values")
-        return assembled(sums, targets, center, len(counted.faults), used, self.level, reading.source.columns.unit is not None)
+        outcomes = outcomes_of(raw)
+        clustered = reading.source.columns.unit is not None
+        task = Valued(reading, window, error, policies, outcomes, self.sandwich, counted.rows, len(counted.contexts.places))
+        sums = reading.source.through(task.sum, merged, "values")
+        units = len(sums.by_unit.places) if clustered else 0
+        if clustered and units < 2:
+            checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")
+        means = means_of(sums, targets, outcomes.center)
+        if clustered:
+            spread = task.spread_of_units(sums, means)
+        else:
+            scored = reading.source.through(lambda block: task.score(block, means), Scored.merge, "standard errors")
+            spread = scored.spread(means.n, self.sandwich)
+        found = assembled(
+            means,
+            spread,
+            sums,
+            targets,
+            center=outcomes.center,
+            faults=len(counted.faults),
+            first=used,
+            level=self.level,
+            units=units,
+        )
+        return found if self.bounds is None else self._with_bands(found, task, self.bounds)
+
+    def _with_bands(self, found: Values, task: Valued, bounds: tuple[float, float]) -> Values:
+        """Values with their empirical-Bernstein sequences, for which the log is read once more."""
+        weighted = self.reading.source.through(task.weighted, Weighted.merge, "bands")
+        banded = zip(found.found.items(), bands(weighted, bounds, self.level), strict=True)
+        return replace(found, found={name: replace(one, band=band) for (name, one), band in banded})
 
     def _frame(self, raw: Crossproducts, error: Correction | None) -> Frame:
-        mean, cov = (raw if error is None else error.unbiased_products(raw)).mean_and_cov
+        mean, cov = (raw if error is None else error.unbiased_products(raw)).context.mean_and_cov
         return Frame(self.reading.source.n_actions, error, mean, cov, self.reading.source.coding.actions)
 
     def _halves(self, *windows: Window) -> tuple[Crossproducts, Crossproducts]:
@@ -240,28 +247,3 @@ class _Valuation:
         theta = solution.fits[policy.method].theta
         zero = np.zeros(len(theta))
         return policy.rule(theta[:, int(policy.intercept) :], theta[:, 0] if policy.intercept else zero, calibration)
-
-    def _sum(self, block: Block, error: Correction, policies: list[Probabilities], beta: Floats, center: float) -> Sums:
-        """Σ gg' of a block, and by unit."""
-        rounds, size = block.rounds, 2 + 3 * len(policies)
-        n, k = rounds.rewards.size, self.reading.source.n_actions
-        ready, forecast = self.reading.ready(block, error), forecast_of(block, k)
-        seen = Seen(rounds.predicted.T, ready.predicted.T, ready.errors, np.broadcast_to(rounds.allowed, (n, k)), block.start)
-        r, t = rounds.rewards - center, np.arange(n)
-        fitted = beta[:, 0] + np.einsum("td,kd->tk", seen.predicted, beta[:, 1:])
-        never = forecast == 0.0 if forecast.shape[1] else np.zeros((n, k), dtype=np.bool_)
-        g, largest, unsupported = np.empty((size, n)), np.zeros(len(policies)), np.zeros(len(policies))
-        g[0], g[1] = 1.0, r
-        for i, probabilities in enumerate(policies):
-            π_e = probabilities(seen) if n else np.zeros((0, k))
-            ρ = π_e[t, rounds.actions] / rounds.propensities
-            g[2 + 3 * i], g[3 + 3 * i] = ρ, ρ * r
-            g[4 + 3 * i] = (π_e * fitted).sum(axis=1) + ρ * (r - fitted[t, rounds.actions])
-            largest[i], unsupported[i] = ρ.max(initial=0.0), π_e[never].sum()
-        # loops in NumPy itself: a matrix product might use threads of its own, and add in an order that depends on them
-        moments = np.einsum("it,jt->ij", g, g)
-        totals = np.zeros((len(block.units), size))
-        if block.units:
-            for i, row in enumerate(g):
-                totals[:, i] = np.bincount(block.unit, row, len(block.units))
-        return Sums(moments, by_unit(block, totals), largest, unsupported)

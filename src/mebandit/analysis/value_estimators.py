@@ -11,7 +11,7 @@ The regression in dr must predict E[r | x̃, a], so it is the regression on x̃.
 x̃. Whatever β_a is, dr is right, because the propensities are known; a good β_a makes its variance smaller.
 
 All are means of ψ_t whose expectation given the past is the value, so that Σ (ψ_t - V)²/n² estimates their variance also where earlier
-rounds decided later ones. With clusters, ψ is first summed within each.
+rounds decided later ones. With clusters, ψ is first summed within each. In small samples ψ is too small; `value_scores` corrects that.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ import numpy as np
 from mebandit import checks
 from mebandit.analysis.diagnostics.finding import percent
 from mebandit.analysis.linear_rule import LinearRule
-from mebandit.analysis.value_result import Figure, Value, ValueEstimate, Values, spread
+from mebandit.analysis.value_result import ESTIMATORS, Figure, Spread, Value, ValueEstimate, Values
+from mebandit.analysis.value_scores import Means, places
 from mebandit.logs.reading import ByUnit
 from mebandit.values import Floats
 
@@ -30,12 +31,16 @@ FEW, HEAVY = 100.0, 0.1
 
 
 class Sums(NamedTuple):
-    """What the last time through a log gives; g = (1, r, and for every policy ρ, ρ r, y)."""
+    """What the second time through a log gives."""
 
-    moments: Floats
-    """Σ gg'"""
+    totals: Floats
+    """Σ g over all rounds, g = (1, r, and for every policy ρ, ρ r, y)"""
+    squares: Floats
+    """Σ ρ², by policy"""
+    effect: Floats
+    """E = Σ (π_e(b | x̃) - 1{a = b} ρ) z, (policies, K, d + 1)"""
     by_unit: ByUnit
-    """Σ g by unit, (units, size)"""
+    """Σ g by unit, beside what `clusters_left_out` needs, (units, ...); no units: nothing"""
     largest: Floats
     """the largest ρ, by policy"""
     unsupported: Floats
@@ -44,97 +49,93 @@ class Sums(NamedTuple):
 
 def merged(first: Sums, second: Sums) -> Sums:
     return Sums(
-        first.moments + second.moments,
+        first.totals + second.totals,
+        first.squares + second.squares,
+        first.effect + second.effect,
         first.by_unit.merge(second.by_unit),
         np.maximum(first.largest, second.largest),
         first.unsupported + second.unsupported,
     )
 
 
-def _influences(i: int, sums: Floats, center: float) -> dict[str, tuple[float, Floats]]:
-    """V and c for each estimator of policy i, with ψ - V = c'g; see the head of this file; r = center + g_1."""
-    n, (ρ, ρr, y) = sums[0], (2 + 3 * i, 3 + 3 * i, 4 + 3 * i)
-    unit = np.eye(sums.size)
-    mean, ratio, robust = (sums[ρr] + center * sums[ρ]) / n, sums[ρr] / sums[ρ], sums[y] / n
-    return {
-        "ips": (float(mean), unit[ρr] + center * unit[ρ] - mean * unit[0]),
-        "snips": (float(center + ratio), (unit[ρr] - ratio * unit[ρ]) * n / sums[ρ]),
-        "dr": (float(center + robust), unit[y] - robust * unit[0]),
-    }
+def means_of(sums: Sums, targets: dict[str, Any], center: float) -> Means:
+    """The estimates, from the sums.
 
-
-class Totals(NamedTuple):
-    """The sums in full."""
-
-    full: Floats
-    """Σ gg' over rounds"""
-    meat: Floats
-    """Σ gg' over rounds, or over units of their sums"""
-    center: float
-    """what was taken off r"""
-
-    @property
-    def n(self) -> int:
-        return int(self.full[0, 0])
-
-    def mean(self, i: int) -> Figure:
-        """The mean of g_i."""
-        at = float(self.full[0, i]) / self.n
-        return Figure(at, spread(np.eye(len(self.full))[i] - at * np.eye(len(self.full))[0], self.meat, self.n))
-
-
-def assembled(sums: Sums, targets: dict[str, Any], center: float, faults: int, first: int, level: float, clustered: bool) -> Values:
-    """Values and their standard errors from the sums."""
-    full = sums.moments
-    if full[0, 0] < 2:
-        checks.refuse("the log", "have at least two rounds to estimate values from", f"{full[0, 0]:g}")
-    units = int((sums.by_unit.totals[:, 0] > 0).sum()) if clustered else 0
-    if clustered and units < 2:
-        checks.refuse("unit", "name at least two units", f"{units}", "One cluster says nothing about the spread between clusters.")
-    totals = Totals(full, sums.by_unit.totals.T @ sums.by_unit.totals if clustered else full, center)
-    found: dict[str, Value] = {}
-    influences: dict[tuple[str, str], Floats] = {}
-    for i, (name, policy) in enumerate(targets.items()):
-        if not full[0, 2 + 3 * i] > 0:
+    Args:
+        sums: Those of the log.
+        targets: The policies by name.
+        center: What was taken off the rewards.
+    """
+    n = float(sums.totals[0])
+    if n < 2:
+        checks.refuse("the log", "have at least two rounds to estimate values from", f"{n:g}")
+    weights = sums.totals[2::3]
+    for name, weight in zip(targets, weights, strict=True):
+        if not weight > 0:
             checks.refuse(f"policy {name!r}", "share actions with the log", "one that takes none of the logged actions")
-        estimates, cs = _estimates(i, totals)
-        influences |= {(name, estimator): c for estimator, c in cs.items()}
-        found[name] = _value(i, name, policy, estimates, totals, sums, units, level)
-    return Values(found, faults, totals.meat, influences, first)
+    ρr, y = sums.totals[3::3], sums.totals[4::3]
+    values = np.column_stack([(ρr + center * weights) / n, ρr / weights, y / n])
+    return Means(n, float(sums.totals[1]) / n, weights, values, sums.effect)
 
 
-def _estimates(i: int, totals: Totals) -> tuple[dict[str, ValueEstimate], dict[str, Floats]]:
-    """The estimates of policy i, each with its difference to the logged policy, and their influences."""
-    unit, n = np.eye(len(totals.full)), totals.n
-    logged = totals.center + totals.mean(1).value
-    own = unit[1] - totals.mean(1).value * unit[0]
-    estimates, cs = {}, {}
-    for estimator, (V, c) in _influences(i, totals.full[0], totals.center).items():
-        difference = Figure(V - logged, spread(c - own, totals.meat, n))
-        estimates[estimator], cs[estimator] = ValueEstimate(V, spread(c, totals.meat, n), difference), c
-    return estimates, cs
+def assembled(
+    means: Means, spread: Spread, sums: Sums, targets: dict[str, Any], *, center: float, faults: int, first: int, level: float, units: int
+) -> Values:
+    """Values and their standard errors.
+
+    Args:
+        means: The estimates.
+        spread: Their scores.
+        sums: What the weights are like.
+        targets: The policies by name.
+        center: What was taken off the rewards.
+        faults: Rows that were set aside.
+        first: The first row that was used.
+        level: Of the intervals.
+        units: The number of clusters; 0: rounds are independent.
+    """
+    one = np.eye(len(spread.covariance))
+    logged = spread.figure(center + means.reward, one[0])
+    found: dict[str, Value] = {}
+    columns: dict[tuple[str, str], int] = {}
+    for i, (name, policy) in enumerate(targets.items()):
+        estimates = {}
+        for estimator, V in zip(ESTIMATORS, means.values[i] + [0.0, center, center], strict=True):
+            columns[name, estimator] = at = places(i)[estimator]
+            own, difference = spread.figure(float(V), one[at]), spread.figure(float(V) - logged.value, one[at] - one[0])
+            estimates[estimator] = ValueEstimate(own.value, own.std_error, own.df, own.size, difference)
+        weight = spread.figure(means.weight[i] / means.n, one[places(i)["weight"]])
+        found[name] = _value(i, name, policy, estimates, weight, logged, sums, units, level)
+    return Values(found, faults, spread, columns, first)
 
 
 def _value(
-    i: int, name: str, policy: Any, estimates: dict[str, ValueEstimate], totals: Totals, sums: Sums, units: int, level: float
+    i: int,
+    name: str,
+    policy: Any,
+    estimates: dict[str, ValueEstimate],
+    weight: Figure,
+    logged: Figure,
+    sums: Sums,
+    units: int,
+    level: float,
 ) -> Value:
     """The value of policy i with what is to be said about it."""
-    r, ρ = totals.mean(1), 2 + 3 * i
-    weight, total = totals.mean(ρ), float(totals.full[0, ρ])
-    effective, share = total**2 / float(totals.full[ρ, ρ]), float(sums.largest[i]) / total
-    unsupported = float(sums.unsupported[i]) / totals.n
+    n, total = int(sums.totals[0]), float(sums.totals[2 + 3 * i])
+    effective, share = total**2 / float(sums.squares[i]), float(sums.largest[i]) / total
+    unsupported = float(sums.unsupported[i]) / n
     return Value(
         name=name,
         policy=policy,
         estimates=estimates,
-        logged=Figure(totals.center + r.value, r.std_error),
-        rounds=totals.n,
+        logged=logged,
+        rounds=n,
         units=units,
         effective=effective,
         largest_share=share,
         mean_weight=weight,
         unsupported=unsupported,
-        warnings=_notes(effective, share, weight, unsupported) + _reuse(policy, totals.n),
+        warnings=_notes(effective, share, weight, unsupported) + _reuse(policy, n),
         level=level,
     )
 

@@ -58,6 +58,18 @@ def differences(values: Values, estimators: Sequence[str] = ESTIMATORS) -> Table
     return Table(["policy", "minus", "estimator", "difference", "± s.e.", "from", "to", ""], rows)
 
 
+def anytime(values: Values) -> Table:
+    """Intervals that hold at every look, a row for each policy; empirical-Bernstein ones where the bounds of the rewards were given."""
+    digits, level = _digits(values), next(iter(values.values())).level
+    rows = []
+    for name, found in values.items():
+        low, high = found.best.interval(level, anytime=True)
+        bounded = [f"{end:.{digits}f}" for end in found.band.last] if found.band is not None else []
+        rows.append([name, f"{found.best.value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}", *bounded])
+    bounded = ["bounded rewards, from", "to"] if any(found.band is not None for found in values.values()) else []
+    return Table(["policy", "dr", "from", "to", *bounded], rows)
+
+
 def _digits(values: Values) -> int:
     """Decimals that show two figures of the smallest standard error of a value."""
     least = min((own.std_error for found in values.values() for own in found.estimates.values() if own.std_error > 0), default=1.0)

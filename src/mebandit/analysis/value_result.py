@@ -4,12 +4,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mebandit import checks, kernels
+from mebandit import checks
+from mebandit.analysis.bounded_values import Band
 from mebandit.analysis.linear_rule import LinearRule
+from mebandit.estimation.result import t_interval
+from mebandit.estimation.student import satterthwaite
 from mebandit.values import Floats
 
 ESTIMATORS = ("ips", "snips", "dr")
@@ -21,15 +24,47 @@ class Figure:
 
     value: float
     std_error: float
+    df: float
+    """degrees of freedom of the standard error; infinite for the normal approximation"""
+    size: float
+    """the rounds, or clusters, that it was estimated from"""
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """A normal confidence interval."""
-        level = checks.number("level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-        half = float(kernels.normal_quantile(0.5 + level / 2)) * self.std_error
-        return self.value - half, self.value + half
+    def interval(self, level: float = 0.95, *, anytime: bool = False) -> tuple[float, float]:
+        """A confidence interval by Student's t.
+
+        Args:
+            level: Confidence level, between 0 and 1 (default 0.95).
+            anytime: Whether it holds at every look at a growing log, as in `Estimate.interval` (default False).
+        """
+        looks_until = self.size if anytime else None
+        low, high = t_interval(np.asarray(self.value), np.asarray(self.std_error), self.df, level, looks_until=looks_until)
+        return float(low), float(high)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
-        return {"value": self.value, "std_error": self.std_error, "interval": list(self.interval(level))}
+        """As JSON can hold it."""
+        df = self.df if np.isfinite(self.df) else None
+        return {"value": self.value, "std_error": self.std_error, "df": df, "interval": list(self.interval(level))}
+
+
+class Spread(NamedTuple):
+    """The scores of all values of a log together: their covariance, and what their degrees of freedom follow from."""
+
+    covariance: Floats
+    """of the means whose errors the scores add up to, (m, m); see `value_scores`"""
+    groups: Floats
+    """the scores by cluster, or by at most 512 groups of rounds, (groups, m); empty: the normal approximation"""
+    size: float
+    """rounds, or clusters"""
+
+    def figure(self, value: float, weights: Floats) -> Figure:
+        """A linear combination of the means.
+
+        Args:
+            value: The combination itself.
+            weights: Of the means, (m,).
+        """
+        df = float(satterthwaite(self.groups, weights[None])[0]) if len(self.groups) else np.inf
+        return Figure(value, float(np.sqrt(max(float(weights @ self.covariance @ weights), 0.0))), df, self.size)
 
 
 @dataclass(frozen=True)
@@ -70,6 +105,8 @@ class Value:
     """sentences on what makes the value doubtful; empty if nothing does"""
     level: float = 0.95
     """confidence level of the intervals that are printed and saved; 0.95 by default"""
+    band: Band | None = None
+    """the empirical-Bernstein confidence sequence of the value, where the bounds of the rewards were given"""
 
     @property
     def best(self) -> ValueEstimate:
@@ -89,6 +126,9 @@ class Value:
             "unsupported": self.unsupported,
             "warnings": list(self.warnings),
         }
+        plain["anytime"] = {name: list(found.interval(self.level, anytime=True)) for name, found in self.estimates.items()}
+        if self.band is not None:
+            plain["anytime_bounded"] = self.band.to_plain()
         if isinstance(self.policy, LinearRule):
             plain["theta"] = np.asarray(self.policy.theta).tolist()
         return plain
@@ -111,10 +151,10 @@ class Values(Mapping[str, Value]):
     """the value of each policy, by the policy's name"""
     faults: int
     """rows that were set aside"""
-    moments: Floats = field(repr=False)
-    """Σ gg' over rounds or units, g = (1, r, and for every policy ρ, ρ r, y), r less its mean"""
-    influences: dict[tuple[str, str], Floats] = field(repr=False)
-    """ψ = influence'g by policy and estimator"""
+    spread: Spread = field(repr=False)
+    """the scores of all values together"""
+    places: dict[tuple[str, str], int] = field(repr=False)
+    """which of them is of which policy and estimator"""
     first: int = 0
     """the first row of the log, from 0, that is used for the values: rows before it were used to estimate the rule"""
 
@@ -138,9 +178,9 @@ class Values(Mapping[str, Value]):
         checks.one_of("estimator", estimator, ESTIMATORS)
         for name in (a, b):
             checks.one_of("policy", name, self.found)
-        c = self.influences[a, estimator] - self.influences[b, estimator]
+        one = np.eye(len(self.spread.covariance))
         value = self.found[a].estimates[estimator].value - self.found[b].estimates[estimator].value
-        return Figure(value, spread(c, self.moments, self.found[a].rounds))
+        return self.spread.figure(value, one[self.places[a, estimator]] - one[self.places[b, estimator]])
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -172,8 +212,3 @@ class Values(Mapping[str, Value]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.found.values()))
-
-
-def spread(c: Floats, moments: Floats, n: int) -> float:
-    """The standard error of a mean of ψ = c'g: sqrt(c'Mc)/n, M = Σ gg' over rounds or units."""
-    return float(np.sqrt(max(float(c @ moments @ c), 0.0)) / n)

@@ -15,9 +15,9 @@ from rich.text import Text
 from mebandit import checks, measurement
 from mebandit.checks import InvalidInput, LogError
 from mebandit.cli.naming import in_options
-from mebandit.cli.options import log_argument, log_arguments, log_options, stored_log, workers_options
+from mebandit.cli.options import log_argument, log_arguments, log_options, sandwich_option, stored_log, workers_options
 from mebandit.cli.terminal import commands, print_table
-from mebandit.estimation.methods import METHODS
+from mebandit.estimation.methods import METHODS, PREFERRED
 from mebandit.measurement import ErrorModel
 from mebandit.measurement.files import FORMAT
 from mebandit.runtime.files import begins_with, check_output
@@ -42,18 +42,17 @@ from mebandit.runtime.files import begins_with, check_output
     show_default=True,
     help="When to stabilise an estimate (Fuller).",
 )
-@click.option(
-    "--sandwich",
-    type=click.Choice(["hc2", "hc3", "hc0"]),
-    default="hc2",
-    show_default=True,
-    help="Small-sample correction of standard errors; hc0: none.",
-)
+@sandwich_option
 @click.option("--floor", type=float, help="Exploration floor of the logging policy; violations are reported.")
+@click.option(
+    "--anytime",
+    is_flag=True,
+    help="Also bands over time that hold at every look, in the order of --time or of the rows; by dr, or --method.",
+)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: estimates.<method>.theta, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for CSV tables, figures and a report page.")
-def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **given: Any) -> None:
+def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, anytime: bool, **given: Any) -> None:
     """Estimate reward models from a log, with confidence intervals and diagnostics.
 
     LOG is a Parquet or CSV file, a folder of these, a journal (.jsonl), or several; it may be larger than memory. Each row is a round: the
@@ -70,13 +69,14 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
 
     begun, written = monotonic(), None
     checks.number("--level", level, "be between 0 and 1", 1e-9, 1 - 1e-9)
-    with folder_for_results(out, log, page.FILES) as folder:
+    with folder_for_results(out, log, page.FILES + (page.ANYTIME if anytime else ())) as folder:
+        looks = _over_time(log, level, dict(given)) if anytime else None
         found = _analysis(log, folder, given)
         if folder is not None:
             command = shlex.join(["mebandit", *sys.argv[1:]])
-            written = page.write(found, folder, level=level, command=command, seconds=monotonic() - begun)
+            written = page.write(found, folder, level=level, command=command, seconds=monotonic() - begun, looks=looks)
     if as_json:
-        click.echo(found.to_json(level))
+        click.echo(page.as_json(found, level, looks))
         return
     Console().print(page.headline(found), highlight=False, markup=False, soft_wrap=True)
     best = found.best.method
@@ -89,6 +89,10 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         print_table(*_narrow(title, table), set())
     if page.averages(found, level):
         Console().print(page.averages(found, level) + "\n", highlight=False, markup=False)
+    tests = fit_tables.joint_tests(found)
+    print_table("Joint tests (Wald)", tests.header, tests.rows, set())
+    if looks is not None:
+        Console().print(f"{looks}\n", highlight=False, markup=False, soft_wrap=True)
     if page.remarks(found):
         Console().print(page.remarks(found), style="bold red", highlight=False, markup=False)
     if page.unbiased(found):
@@ -98,6 +102,17 @@ def fit(log: tuple[Path, ...], level: float, as_json: bool, out: Path | None, **
         click.echo(f"Rows set aside: {found.settings['set_aside']}")
     if written is not None:
         click.echo(f"Tables and figures: {written.parent.resolve()}\nReport page: {written.resolve()}")
+
+
+def _over_time(log: tuple[Path, ...], level: float, given: dict[str, Any]) -> Any:
+    """The bands over time, by the method to read first."""
+    from mebandit.analysis.sequence import confidence_sequence
+
+    chosen = given["method"] or METHODS
+    arguments = log_arguments(given)
+    kept = {name: arguments[name] for name in ("ridge", "intercept", "guard", "sandwich", "workers") if name in arguments}
+    method = next(name for name in PREFERRED if name in chosen)
+    return confidence_sequence(stored_log(log, arguments), method=method, level=level, **kept)
 
 
 def _narrow(title: str, table: Any) -> tuple[str, list[str], list[list[str]]]:

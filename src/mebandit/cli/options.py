@@ -32,6 +32,7 @@ COLUMN_KEYS = (
     "n_actions",
     "missing_outcomes",
     "observed",
+    "baseline",
     "floor",
 )
 """what a TOML file may say of a log"""
@@ -82,6 +83,11 @@ COLUMN_OPTIONS = (
         "--observed", help="Column of the probability that the outcome is observed: weights of meb and dr where some are left out."
     ),
     click.option(
+        "--baseline",
+        help="Further columns for the working model of the reward, separated by commas: smaller standard errors of dr. They must be known "
+        "before the action is drawn.",
+    ),
+    click.option(
         "--columns",
         type=click.Path(path_type=Path),
         help=f"A TOML file with any of: {', '.join(COLUMN_KEYS)} (the exploration floor of the logging policy).",
@@ -119,6 +125,12 @@ ROW_OPTIONS = (
         help="CSV file for rows that break a rule.  [default: set_aside.csv, in --out if that is a folder]",
     ),
 )
+
+
+def sandwich_option(command: Command) -> Command:
+    """How standard errors are corrected."""
+    text = "Small-sample correction of standard errors; hc0: none."
+    return click.option("--sandwich", type=click.Choice(["hc2", "hc3", "hc0"]), default="hc2", show_default=True, help=text)(command)
 
 
 def threads_option(command: Command) -> Command:

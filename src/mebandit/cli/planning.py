@@ -38,6 +38,7 @@ class Numbers(ParamType):
 
 @commands.command()
 @click.option("--half-width", type=float, default=None, help="Wanted half-width of the interval; without it, the plan is for a test.")
+@click.option("--assurance", type=float, default=None, help="With --half-width: the wanted probability that the trial has it at most.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Wanted power of the two-sided test that the coefficient is 0.")
 @click.option(
     "--level", type=float, default=0.95, show_default=True, help="Confidence level of the interval; the test has the level 1 - this."

@@ -16,6 +16,7 @@ from mebandit.cli.options import (
     log_argument,
     log_arguments,
     log_options,
+    sandwich_option,
     stored_log,
     threads_option,
     whole,
@@ -61,11 +62,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="The share of the rows, the first ones, from which --theta fit estimates θ.",
 )
+@sandwich_option
+@click.option("--anytime", is_flag=True, help="Print intervals that hold at every look at a growing log.")
+@click.option(
+    "--reward-bounds", help="With --anytime: the smallest and the largest possible reward, 0,1, for intervals without asymptotics."
+)
 @click.option("--difference", is_flag=True, help="Print the differences between the policies, with intervals.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: policies.<name>.estimates.<estimator>.value, .std_error, .interval, ...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, a figure and a report page.")
-def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bool, **given: Any) -> None:
+def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bool, anytime: bool, **given: Any) -> None:
     """Estimate what other policies would have earned, from a log, with confidence intervals.
 
     The policies are fixed ones (--policy), and greedy rules that read the predicted context or the best linear predictor (--theta). The
@@ -82,6 +88,8 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bo
     from mebandit.runtime.files import folder_for_results
 
     begun = monotonic()
+    if given["reward_bounds"] is not None and not anytime:
+        raise InvalidInput("--reward-bounds must go with --anytime; got it alone.")
     aside = given["set_aside"] or (out or Path()) / "set_aside.csv"
     with folder_for_results(out, log, value_page.FILES) as folder:
         found = _valued(log, folder, given)
@@ -98,6 +106,9 @@ def value(log: tuple[Path, ...], as_json: bool, out: Path | None, difference: bo
     if difference:
         between = value_page.differences(found, ["dr"])
         print_table("Differences between policies, * where the interval excludes zero", between.header, between.rows, set())
+    if anytime:
+        looks = value_page.anytime(found)
+        print_table("Intervals that hold at every look together", looks.header, looks.rows, set())
     for words in value_page.notes(found):
         console.print(words, style="yellow", highlight=False, markup=False)
     if found.faults:
@@ -111,6 +122,7 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     from mebandit.analysis.value import value
 
     rule = {name: given.pop(name) for name in ("theta", "method", "floor", "context", "intercept")}
+    given["reward_bounds"] = _bounds(given["reward_bounds"])
     policies, level, share = given.pop("policies"), given.pop("level"), given.pop("learn_share")
     arguments = log_arguments(given, folder)
     arguments.pop("floor", None)  # of the logged policy; that of the rule is an option
@@ -119,6 +131,14 @@ def _valued(log: tuple[Path, ...], folder: Path | None, given: dict[str, Any]) -
     rule["context"] = rule["context"] or ("blp" if known or rule["theta"] == "fit" else "predicted")
     targets = _fixed(policies, stored) | _rule(rule, stored) or _usual(stored)
     return value(stored, targets, level=level, learn_share=share, **arguments)
+
+
+def _bounds(text: str | None) -> tuple[float, ...] | None:
+    """The bounds of the rewards, from their text."""
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"--reward-bounds must be two numbers with a comma, such as 0,1; got {text!r}.") from None
 
 
 def _usual(log: "Log") -> dict[str, Any]:

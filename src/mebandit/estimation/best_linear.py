@@ -106,10 +106,10 @@ def calibration(mean: Floats, cov: Floats, error: Floats) -> Calibration:
 
 def calibration_of(products: Crossproducts, error_cov: Floats | None) -> Calibration:
     """What x̂ is computed with, from the crossproducts of a log; `error_cov` is Σe, (d, d), or None where it varies between rounds."""
-    return calibration(*products.mean_and_cov, products.mean_error(error_cov))
+    return calibration(*products.context.mean_and_cov, products.mean_error(error_cov))
 
 
 def calibrated_products(rounds: Rounds, calibration: Calibration, n_actions: int) -> Crossproducts:
     """The crossproducts of a log with x̂ in place of x̃."""
-    seen = calibration.apply(rounds.predicted, rounds.errors)
+    seen = calibration.apply(rounds.context.predicted, rounds.errors)
     return crossproducts(rounds._replace(predicted=seen, errors=np.zeros((1, rounds.errors.shape[1]))), n_actions, varying=False)

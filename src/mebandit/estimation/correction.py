@@ -37,6 +37,7 @@ class Correction:
         Args:
             raw: The crossproducts of the predictions as they are in the log.
         """
+        raw = raw.context
         if self.varying:
             return replace(self, mean_cov=raw.mean_error(None))
         if self.model is None:
@@ -59,7 +60,8 @@ class Correction:
         if self._unbiasing is None:
             return rounds
         matrix, offset = self._unbiasing
-        return rounds._replace(predicted=affine_map(rounds.predicted, matrix, offset))
+        mapped = affine_map(rounds.context.predicted, matrix, offset)
+        return rounds._replace(predicted=np.vstack([mapped, rounds.predicted[len(mapped) :]]))
 
     def unbiased_products(self, raw: Crossproducts) -> Crossproducts:
         """The crossproducts of B^-1 (x̃ - b) in place of x̃."""

@@ -8,22 +8,24 @@ from mebandit.values import Floats
 
 
 def normal_equations(products: Crossproducts, method: str, *, error_cov: Floats | None, intercept: bool, beta: Floats) -> Moments:
-    """The running sums from which `solve` finds a method's θ, see `estimation.methods`.
+    """The running sums from which `solve` finds a method's θ, see `estimation.methods`. Columns of a baseline serve "dr" alone, in β.
 
     Args:
         products: The crossproducts of the log; for "rc" those of x̂ in place of x̃.
         method: One of `METHODS`.
         error_cov: Σe, (d, d), or None where it varies between rounds, and `products` hold its sums.
         intercept: Whether an intercept is fitted for every arm.
-        beta: The outcome regressions of the pseudo-outcomes of "dr", (K, d + 1).
+        beta: The outcome regressions of the pseudo-outcomes of "dr", (K, d + b + 1).
     """
-    unit, weighted, twice, offered = products.full
     errors = products.weighted_errors(error_cov)
+    if method == "dr":
+        _, weighted, twice, offered = products.full
+        pseudo = _with_pseudo_outcomes(weighted, twice, offered, beta)
+        own = np.r_[: products.context_dim + 1, products.dim + 1]
+        return _as_moments(pseudo[:, own[:, None], own], products.squares[1], errors[2], errors[2], products.rounds, intercept)
+    unit, weighted, _, _ = products.context.full
     if method == "meb":
         return _as_moments(weighted, products.squares[0], errors[1], errors[2], products.rounds, intercept)
-    if method == "dr":
-        pseudo = _with_pseudo_outcomes(weighted, twice, offered, beta)
-        return _as_moments(pseudo, products.squares[1], errors[2], errors[2], products.rounds, intercept)
     return _as_moments(unit, products.rounds, errors[0], errors[0], products.rounds, intercept)
 
 
@@ -43,7 +45,9 @@ def _with_pseudo_outcomes(weighted: Floats, twice: Floats, offered: Floats, beta
 
 
 def outcome_regressions(products: Crossproducts) -> Floats:
-    """β_a, (K, d + 1): least squares of r on z = (1, x̃) in the rounds of each action; the shortest solution where there are several."""
+    """β_a, (K, d + 1): least squares of r on z = (1, x̃) in the rounds of each action; the shortest solution where there are several.
+
+    With a baseline s, z = (1, x̃, s), and β_a has b coefficients more."""
     unit = products.full[0]
     beta = np.zeros((products.n_actions, products.dim + 1))
     for a, table in enumerate(unit):

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from mebandit import checks
 from mebandit.estimation.best_linear import calibrated_products, calibration_of
+from mebandit.estimation.clusters import cluster_numbers
 from mebandit.estimation.correction import Correction
 from mebandit.estimation.equations import second_moment
 from mebandit.estimation.error_model_variance import with_model_uncertainty
@@ -37,11 +38,9 @@ def estimate(
     guard: Guard = "auto",
     unit: ArrayLike | None = None,
     sandwich: Sandwich = "hc2",
+    baseline: ArrayLike | None = None,
 ) -> Estimate:
-    """Reward parameters of every action from a log of rounds in which the context was predicted with error.
-
-    With weights w_t = 1{a_t = a} (ridge, naive) or 1{a_t = a} π^nd_t(a)/π_t(a) (meb), θ_a solves (Σ w x̃x̃' + ridge I - C) θ_a = Σ w x̃ r,
-    where C is 0 (ridge), Σ 1{a_t = a} Σe,t (naive, eq. naive-estimator) or Σ_t π^nd_t(a) Σe,t (meb, eq. proposed-estimator).
+    """Reward parameters of every action from rounds in which the context was predicted with error; formulas: `estimation.methods`.
 
     Args:
         predicted: x̃, the predicted contexts, (T, d).
@@ -49,8 +48,8 @@ def estimate(
         rewards: Rewards, (T,).
         propensities: The probabilities with which actions were drawn: of the action taken, (T,), or of all, (T, K). With (T, K) an action
             of probability 0 was not allowed; with (T,) every action was, except where the one taken had probability 1.
-        error_cov: Σe, the covariance of the prediction error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round. Or an
-            `ErrorModel`: its bias is corrected first, and its own uncertainty is part of the standard errors.
+        error_cov: Σe, the covariance of the error x̃ - x: a number, d variances, (d, d), or (T, d, d) by round. Or an `ErrorModel`: its bias
+            is corrected first, and its uncertainty is part of the standard errors.
         n_actions: K; 2 by default.
         method: "ridge": least squares, attenuated towards zero. "naive": the textbook correction, biased where actions depend on x̃.
             "meb" (the default): the paper's estimator. "dr": its doubly robust version, less variable. "rc": regression calibration,
@@ -63,6 +62,8 @@ def estimate(
         unit: Labels of participants or clusters, (T,), within which rounds may be correlated; by default none are, given the past.
         sandwich: The small-sample correction of standard errors. "hc2" (default): for the leverage of every round or cluster; "hc3": the
             same, more conservative; both with t intervals. "hc0": none, with normal intervals.
+        baseline: Further columns for the working model of the reward in "dr", (T,) or (T, b), known before the action is drawn: for
+            smaller standard errors. "dr" is unbiased even if that model is wrong; None by default.
 
     Returns:
         The estimate: `theta` (K, d), `std_error` (K, d), `interval(0.95)`, `contrast(1, 0)`, `diagnostics`.
@@ -77,11 +78,11 @@ def estimate(
     >>> estimate(noisy, actions, rewards, np.full(20_000, 0.5), 0.49).theta.round(1).ravel()
     array([-1.,  2.])
     """
-    checks.one_of("method", method, METHODS)
     options = checked_options(ridge=ridge, intercept=intercept, guard=guard, sandwich=sandwich)
     rounds, model = _rounds_and_model(predicted, actions, rewards, propensities, error_cov, n_actions, stabilizer)
-    clusters = None if unit is None else _clusters(unit, rounds.rewards.size)
-    return estimates_of(rounds, n_actions, (method,), options, model=model, clusters=clusters)[method]
+    rounds = rounds if baseline is None else _with_baseline(rounds, baseline, method)
+    clusters = None if unit is None else cluster_numbers(unit, rounds.rewards.size)
+    return estimates_of(rounds, n_actions, (checks.one_of("method", method, METHODS),), options, model=model, clusters=clusters)[method]
 
 
 def checked_options(*, ridge: float, intercept: bool, guard: Guard, sandwich: Sandwich) -> Options:
@@ -111,21 +112,14 @@ def _rounds_and_model(
     return check_rounds(predicted, actions, rewards, propensities, cov, n_actions=n_actions, stabilizer=stabilizer), model
 
 
-def _clusters(unit: ArrayLike, n_rounds: int) -> Integers:
-    """The number of each round's cluster, from its label."""
-    try:
-        labels = np.asarray(unit)
-    except ValueError:
-        checks.refuse("unit", f"have shape ({n_rounds},)", checks.shown(unit))
-    if labels.shape != (n_rounds,):
-        checks.refuse("unit", f"have shape ({n_rounds},)", f"shape {labels.shape}")
-    try:
-        units, index = np.unique(labels, return_inverse=True)
-    except TypeError:
-        checks.refuse("unit", "be labels of one type", checks.shown(labels))
-    if units.size < 2:
-        checks.refuse("unit", "name at least two units", f"{units.size}", "One cluster says nothing about the spread between clusters.")
-    return index.astype(np.int64)
+def _with_baseline(rounds: Rounds, baseline: ArrayLike, method: str) -> Rounds:
+    """Rounds with the columns of a baseline after the features."""
+    if method != "dr":
+        checks.refuse("baseline", "go with the method 'dr', the only one that reads it", f"the method {method!r}")
+    n = rounds.rewards.size
+    given = checks.regular("baseline", baseline)
+    columns = checks.floats("baseline", given[:, None] if given.ndim == 1 else given, (n, None))
+    return rounds._replace(predicted=np.vstack([rounds.predicted, columns.T]))
 
 
 def estimates_of(
@@ -168,10 +162,10 @@ def _estimates_of(
     """The steps of `estimates_of`."""
     varying = len(rounds.errors) > 1
     raw = crossproducts(rounds, n_actions, varying=varying)
-    correction = Correction(unpack(rounds.errors[0], len(rounds.predicted)), varying, model).completed(raw)
+    correction = Correction(unpack(rounds.errors[0], raw.context_dim), varying, model).completed(raw)
     products, ready = correction.unbiased_products(raw), correction.unbiased_rounds(rounds)
     if model is not None and set(methods) != {"ridge"}:
-        warn_if_berkson(model, second_moment(products, options.intercept))
+        warn_if_berkson(model, second_moment(products.context, options.intercept))
     constant = None if varying else correction.mean_cov
     calibrated = calibrated_products(ready, calibration_of(products, None), n_actions) if "rc" in methods and varying else None
     solution = solve_log(products, methods, error_cov=constant, calibrated=calibrated, options=options, strict=strict)
@@ -179,7 +173,7 @@ def _estimates_of(
         solution = solution.with_jacobian(solution.jacobian_sums(ready), products)
     scores = solution.no_scores(0 if clusters is None else int(clusters.max()) + 1, rounds=rounds.rewards.size)
     solution.add_scores(scores, ready, clusters)
-    known = _of_rounds(rounds, products)
+    known = _of_rounds(rounds, products.context)
     found = with_model_uncertainty(solution, scores, raw, correction)
     return {name: replace(own, diagnostics=own.diagnostics | known) for name, own in found.items()}
 

@@ -20,7 +20,7 @@ import numpy as np
 from mebandit import kernels
 from mebandit.estimation.centred import from_centred, linear, quadratic
 from mebandit.estimation.methods import RECIPES
-from mebandit.estimation.moments import Crossproducts, unpack
+from mebandit.estimation.moments import Crossproducts, order_of, unpack
 from mebandit.estimation.solving import Fit
 from mebandit.kernels import layout
 from mebandit.values import Floats
@@ -45,7 +45,7 @@ class Leverage(NamedTuple):
     along: Floats
     """v'M^-1 Σe θ where Σe is the same in all rounds, (methods, K, ...)"""
     outcome: Floats
-    """z'(Σ zz')^-1 z of the outcome regressions of "dr", z = (1, x̃), (K, ...)"""
+    """z'(Σ zz')^-1 z of the outcome regressions of "dr", z = (1, x̃) or (1, x̃, s) with a baseline s, (K, ...)"""
     outcome_effect: Floats
     """E z, E = Σ c (1 - u) x̃z' (Σ zz')^-1, (K, p, ...)"""
     cross: Floats
@@ -65,24 +65,24 @@ def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, regressors: Se
         sandwich: One of `SANDWICHES`.
     """
     k, p = next(iter(fits.values())).theta.shape
-    d, first = products.dim, p - products.dim
-    outcome, effect, cross = np.zeros((k, d + 1, d + 1)), np.zeros((k, p, d + 1)), np.zeros((k, d + 1, d + 1))
+    d, size = products.context_dim, products.dim + 1
+    first, outcome, effect, cross = p - d, np.zeros((k, size, size)), np.zeros((k, p, size)), np.zeros((k, size, size))
     raw, maps = from_centred(products.mean_and_cov[0]), np.stack(regressors)
     precision = np.zeros((len(fits), k, p, p))
     for g, fit in enumerate(fits.values()):
         for a, inverse in fit.inverses.items():
             precision[g, a] = np.nan_to_num(inverse)
-    freed = precision @ maps[:, None]  # M^-1 v as functions of (1, y)
+    mapped = precision @ maps[:, None]  # M^-1 v as functions of (1, y)
     if "dr" in fits:
         unit, weighted, _, offered = products.full
-        outcome = np.stack([_pinv(table[:-1, :-1]) for table in unit])
-        effect = (offered - weighted)[:, d + 1 - p : -1, :-1] @ outcome @ raw
-        cross = np.swapaxes(freed[list(fits).index("dr")], -1, -2) @ effect
+        outcome = np.stack([pinv(table[:-1, :-1]) for table in unit])
+        effect = (offered - weighted)[:, d + 1 - p : d + 1, :-1] @ outcome @ raw
+        cross = np.swapaxes(mapped[list(fits).index("dr")], -1, -2) @ effect
     return Leverage(
         kind=KINDS[sandwich],
-        own=quadratic(np.swapaxes(maps, -1, -2)[:, None] @ freed),
-        precision=linear(freed[:, :, first:]),
-        along=linear(np.einsum("gki,gkij->gkj", np.nan_to_num(error), freed[:, :, first:])),
+        own=quadratic(np.swapaxes(maps, -1, -2)[:, None] @ mapped),
+        precision=linear(mapped[:, :, first:]),
+        along=linear(np.einsum("gki,gkij->gkj", np.nan_to_num(error), mapped[:, :, first:])),
         outcome=quadratic(raw.T @ outcome @ raw),
         outcome_effect=linear(effect),
         cross=quadratic(cross),
@@ -90,7 +90,7 @@ def leverage_of(fits: Mapping[str, Fit], products: Crossproducts, regressors: Se
     )
 
 
-def _pinv(matrix: Floats) -> Floats:
+def pinv(matrix: Floats) -> Floats:
     """The inverse, in units in which the diagonal is one, of what is not rounding."""
     size = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     return np.asarray(np.linalg.pinv(matrix / np.outer(size, size), rcond=1e-10, hermitian=True) / np.outer(size, size))
@@ -102,7 +102,7 @@ def corrects_clusters(n_clusters: int, n_actions: int, dim: int) -> bool:
 
 
 def clusters_corrected(
-    totals: Floats, by_cluster: Floats, fits: Mapping[str, Fit], leverage: Leverage, beta: Floats, to_calibrated: Floats
+    totals: Floats, by_cluster: Floats, fits: Mapping[str, Fit], leverage: Leverage, beta: Floats, to_calibrated: Floats, dim: int
 ) -> Floats:
     """The scores of clusters, (methods, clusters, K p), corrected for their leverage.
 
@@ -113,24 +113,25 @@ def clusters_corrected(
         leverage: What scores are corrected with.
         beta: The outcome regressions of "dr", (K, d + 1).
         to_calibrated: The map from (1, x̃, r) to (1, x̂, r) for "rc"; empty where it differs between rounds, and "rc" is not corrected.
+        dim: The number of features, d.
     """
     p = next(iter(fits.values())).theta.shape[1]
-    d = int((2 * by_cluster.shape[3]) ** 0.5) - 2
-    tables = unpack(by_cluster, d + 2)
-    features, corrected = slice(d + 1 - p, -1), totals.copy()
+    tables = unpack(by_cluster, order_of(by_cluster.shape[3]))
+    features, corrected = slice(dim + 1 - p, dim + 1), totals.copy()
+    context = np.r_[: dim + 1, tables.shape[-1] - 1]
     for g, (method, fit) in enumerate(fits.items()):
         weighting = RECIPES[method][0]
         own = tables[:, {layout.UNIT: 0, layout.INVERSE: 1, layout.PSEUDO: 2}[weighting]]
         if method == "rc":
             if not to_calibrated.size:
                 continue
-            own = to_calibrated @ own @ to_calibrated.T
+            own = to_calibrated @ own[..., context[:, None], context] @ to_calibrated.T
         for a in np.flatnonzero(fit.report != layout.SINGULAR):
             at = slice(a * p, (a + 1) * p)
             scores = corrected[g, :, at]
             if method == "dr":
                 scores = scores + _without_own(tables[:, :, a], leverage.outcome_precision[a], beta[a], features)
-            corrected[g, :, at] = _freed(scores, own[:, a, features, features], fit.matrix[a], -0.5 if leverage.kind == 2 else -1.0)
+            corrected[g, :, at] = freed(scores, own[:, a, features, features], fit.matrix[a], -0.5 if leverage.kind == 2 else -1.0)
     return corrected
 
 
@@ -140,11 +141,11 @@ def _without_own(tables: Floats, precision: Floats, beta: Floats, features: slic
     own = unit[:, :-1, :-1]
     residual = unit[:, :-1, -1] - own @ beta
     effect = (offered - weighted)[:, features, :-1]
-    freed = _freed(residual, own, _pinv(precision), -1.0)
-    return np.asarray(np.einsum("gij,gj->gi", effect.sum(axis=0) - effect, -freed @ precision))
+    scores = freed(residual, own, pinv(precision), -1.0)
+    return np.asarray(np.einsum("gij,gj->gi", effect.sum(axis=0) - effect, -scores @ precision))
 
 
-def _freed(scores: Floats, own: Floats, matrix: Floats, power: float) -> Floats:
+def freed(scores: Floats, own: Floats, matrix: Floats, power: float) -> Floats:
     """(I - H)^power ψ with H = G_g M^-1 for all clusters, in the basis in which M is I; ψ where M is not positive definite."""
     size = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))

@@ -35,6 +35,11 @@ def unpack(packed: Floats, p: int) -> Floats:
     return full
 
 
+def order_of(packed: int) -> int:
+    """p, from the p (p + 1) / 2 entries of a packed upper triangle."""
+    return int((2 * packed) ** 0.5)
+
+
 class Moments(NamedTuple):
     """Running sums with names: `sums` holds K rows for the arms as played, K as offered, and one for all arms alike.
 
@@ -109,7 +114,7 @@ class Rounds(NamedTuple):
     """Checked arrays of rounds."""
 
     predicted: Floats
-    """x̃, a row for each feature, (d, T): so that sums over rounds run through memory in order"""
+    """x̃, a row for each feature, then the columns of the baseline, (d + b, T): so that sums over rounds run through memory in order"""
     actions: Integers
     rewards: Floats
     propensities: Floats
@@ -120,6 +125,12 @@ class Rounds(NamedTuple):
     """(T or 1, K)"""
     stabilizer: Floats
     """(T or 1, K)"""
+
+    @property
+    def context(self) -> "Rounds":
+        """The rounds without the columns of the baseline."""
+        d = order_of(self.errors.shape[1])
+        return self if d == len(self.predicted) else self._replace(predicted=self.predicted[:d])
 
     def taken(self, rows: Integers) -> "Rounds":
         """Some of the rounds, in the order given.
@@ -150,7 +161,7 @@ def check_rounds(
     stabilizer: ArrayLike | None = None,
 ) -> Rounds:
     """The rounds of a log as arrays, each checked against the others; see `mebandit.estimate` for the arguments."""
-    n_actions = checks.integer("n_actions", n_actions, 2, MOST_ACTIONS)
+    n_actions = checks.integer("n_actions", n_actions, 1, MOST_ACTIONS)
     x = checks.floats("predicted", predicted, (None, None))
     n_rounds, d = x.shape
     if d == 0:
@@ -171,6 +182,8 @@ def check_rounds(
 class Crossproducts(NamedTuple):
     """The sums of a log from which θ follows by every method: Σ weight vv', v = (1, x̃, r), for every action, and Σ weight Σe,t.
 
+    With a baseline, v = (1, x̃, s, r), s its columns; then `context` has the sums without them.
+
     With u_t = 1{a_t = a}/π_t(a) and c_t = π^nd_t(a) there are four weights: 1{a_t = a}, c u and c u² over the rounds in which a was
     taken, and c over those in which it was allowed. Two logs are merged by adding these up.
     """
@@ -184,8 +197,22 @@ class Crossproducts(NamedTuple):
 
     @property
     def dim(self) -> int:
+        """The number of features d, and of the columns of the baseline."""
+        return order_of(self.products.shape[2]) - 2
+
+    @property
+    def context_dim(self) -> int:
         """The number of features d."""
-        return int((2 * self.products.shape[2]) ** 0.5) - 2
+        return order_of(self.errors.shape[2])
+
+    @property
+    def context(self) -> "Crossproducts":
+        """The crossproducts without the columns of the baseline."""
+        d = self.context_dim
+        if d == self.dim:
+            return self
+        own = np.r_[: d + 1, self.dim + 1]
+        return self._replace(products=pack(self.full[..., own[:, None], own]))
 
     @property
     def n_actions(self) -> int:
@@ -205,7 +232,7 @@ class Crossproducts(NamedTuple):
     def weighted_errors(self, error_cov: Floats | None) -> Floats:
         """Σ weight Σe for the weights 1{a_t = a}, c u and c, (3, K, d, d); `error_cov` is Σe, or None if it varies."""
         if error_cov is None:
-            return unpack(self.errors, self.dim)
+            return unpack(self.errors, self.context_dim)
         return self.products[[0, 1, 3], :, 0][:, :, None, None] * error_cov
 
     def mean_error(self, error_cov: Floats | None) -> Floats:
@@ -233,13 +260,15 @@ class Crossproducts(NamedTuple):
         return Crossproducts(*(a + b for a, b in zip(self, other, strict=True)))
 
     def mapped(self, matrix: Floats) -> "Crossproducts":
-        """The crossproducts of matrix v in place of v, for a matrix (d + 2, d + 2) that keeps 1 and r; error covariances are unchanged."""
-        return self._replace(products=pack(matrix @ self.full @ matrix.T))
+        """The crossproducts of matrix v in place of v, for a matrix (d + 2, d + 2) that keeps 1 and r; nothing else changes."""
+        full, own = np.eye(self.dim + 2), np.r_[: len(matrix) - 1, self.dim + 1]
+        full[np.ix_(own, own)] = matrix
+        return self._replace(products=pack(full @ self.full @ full.T))
 
 
 def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossproducts:
     """The crossproducts of rounds of a log; `varying` tells whether Σe differs between rounds."""
-    found = no_rounds(n_actions, len(rounds.predicted))
+    found = no_rounds(n_actions, order_of(rounds.errors.shape[1]), len(rounds.predicted))
     d, n = len(rounds.predicted), kernels.CHUNK
     begin, order = np.zeros(n_actions + 1, dtype=np.int64), np.empty(n, dtype=np.uint32)
     kernels.add_products(found.products, found.squares, rounds, kernels.Sorted(begin, order, np.ones((d + 2, n)), np.empty((2, n))))
@@ -253,7 +282,7 @@ def crossproducts(rounds: Rounds, n_actions: int, *, varying: bool) -> Crossprod
     return found
 
 
-def no_rounds(n_actions: int, dim: int) -> Crossproducts:
-    """The crossproducts of an empty log."""
-    sizes = [(p * (p + 1)) // 2 for p in (dim + 2, dim)]
+def no_rounds(n_actions: int, dim: int, columns: int | None = None) -> Crossproducts:
+    """The crossproducts of an empty log; with a baseline, `columns` counts its columns and the features."""
+    sizes = [(p * (p + 1)) // 2 for p in ((dim if columns is None else columns) + 2, dim)]
     return Crossproducts(np.zeros((4, n_actions, sizes[0])), np.zeros((2, n_actions)), np.zeros((3, n_actions, sizes[1])))

@@ -12,7 +12,7 @@ from mebandit.estimation.methods import RECIPES
 from mebandit.estimation.moments import Crossproducts
 from mebandit.estimation.nuisance import NuisanceJacobian
 from mebandit.estimation.solving import Fit
-from mebandit.estimation.student import GROUPS
+from mebandit.estimation.student import in_groups
 from mebandit.kernels import layout
 from mebandit.values import Booleans, Floats, Integers
 
@@ -42,7 +42,7 @@ class Scoring(NamedTuple):
     to_calibrated: Floats
     """x̂ - the mean of x̃, (d, ...); empty where every round has its own map"""
     center: Floats
-    """the mean of x̃, (d,)"""
+    """the mean of x̃, and of the columns of the baseline, (d + b,)"""
     jacobian: NuisanceJacobian
     leverage: Leverage
 
@@ -68,10 +68,10 @@ def scoring_of(
         jacobian: The nuisance Jacobian of regression calibration.
         sandwich: How scores are corrected, one of `leverage.SANDWICHES`.
     """
-    d, mean, theta = products.dim, products.mean_and_cov[0], np.stack([fit.theta for fit in fits.values()])
+    d, mean, theta = products.context_dim, products.mean_and_cov[0], np.stack([fit.theta for fit in fits.values()])
     first, raw = d + 1 - theta.shape[2], from_centred(mean)
-    near = (to_calibrated[:-1, :-1] if to_calibrated.size else np.eye(d + 1)) @ raw
-    regressors = [(near if method == "rc" else raw)[first:] for method in fits]
+    near = (to_calibrated[:-1, :-1] if to_calibrated.size else np.eye(d + 1)) @ raw[: d + 1]
+    regressors = [(near if method == "rc" else raw[: d + 1])[first:] for method in fits]
     fitted = np.stack(
         [theta[g] @ v - (beta @ raw if method == "dr" else 0.0) for g, (method, v) in enumerate(zip(fits, regressors, strict=True))]
     )
@@ -86,23 +86,26 @@ def scoring_of(
         plain=np.stack([(fit.report == layout.SOLVED) & (method == "meb") for method, fit in fits.items()]),
         beta=linear(beta @ raw),
         calibrated=np.array([method == "rc" for method in fits]),
-        to_calibrated=linear((near - np.pad(mean[:, None], ((1, 0), (0, d))))[1:] if to_calibrated.size else np.empty((0, d + 1))),
+        to_calibrated=linear(
+            (near - np.pad(mean[:d, None], ((1, 0), (0, mean.size))))[1:] if to_calibrated.size else np.empty((0, mean.size + 1))
+        ),
         center=mean,
         jacobian=jacobian,
         leverage=leverage_of(fits, products, regressors, error, sandwich),
     )
 
 
-def new_tile(n_actions: int, d: int, p: int, *, alike: bool) -> kernels.Tile:
+def new_tile(n_actions: int, columns: int, d: int, p: int, *, alike: bool) -> kernels.Tile:
     """The working memory of `kernels.add_scores`.
 
     Args:
         n_actions: K.
+        columns: The number of features, and of columns of the baseline.
         d: The number of features.
         p: The number of coefficients of an action.
         alike: Whether all rounds of a tile have the same place in the sums.
     """
-    fives, n = -(-d // kernels.FIVE) * kernels.FIVE, kernels.TILE
+    fives, n = -(-columns // kernels.FIVE) * kernels.FIVE, kernels.TILE
     return kernels.Tile(
         begin=np.zeros(n_actions + 1, dtype=np.int64),
         order=np.empty(n, dtype=np.uint32),
@@ -137,14 +140,10 @@ class Scores(NamedTuple):
         return np.asarray(self.totals[g].T @ self.totals[g] if self.totals.size else upper + np.triu(upper, 1).T)
 
     def grouped(self, g: int) -> Floats:
-        """ψ of method g by cluster or by group of rounds, of which there are at most `GROUPS`, (groups, K p)."""
+        """ψ of method g by cluster or by group of rounds, of which there are at most `student.GROUPS`, (groups, K p)."""
         if not self.totals.size:
             return np.asarray(self.groups[g])
-        short = -len(self.totals[g]) % GROUPS if len(self.totals[g]) > GROUPS else 0
-        if not short and len(self.totals[g]) <= GROUPS:
-            return np.asarray(self.totals[g])
-        padded = np.pad(self.totals[g], ((0, short), (0, 0)))
-        return np.asarray(padded.reshape(-1, GROUPS, padded.shape[1]).sum(axis=0))
+        return in_groups(self.totals[g])
 
     @property
     def by_cluster(self) -> Floats:

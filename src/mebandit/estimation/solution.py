@@ -47,12 +47,12 @@ class Solution:
 
     def jacobian_sums(self, rounds: Rounds) -> JacobianSums:
         """What some rounds add to the sums of the nuisance Jacobian."""
-        return jacobian_sums(rounds, self.calibration, self.fits["rc"].theta)
+        return jacobian_sums(rounds.context, self.calibration, self.fits["rc"].theta)
 
     def with_jacobian(self, sums: JacobianSums, products: Crossproducts) -> "Solution":
         """The solution with the nuisance Jacobian of all rounds; `products` are those of the log."""
         Σ = products.mean_error(None)
-        jacobian = jacobian_of(products, sums.by_mean, sums.by_spread, None)
+        jacobian = jacobian_of(products.context, sums.by_mean, sums.by_spread, None)
         through_Sx = np.einsum("kijl,jl->kij", sums.by_spread, Σ) + np.einsum("kilj,lj->kij", sums.by_spread, Σ)  # Sx = cov(x̃) - mean Σe
         moved, solved = np.full_like(sums.by_scale, np.nan), self.fits["rc"].report != layout.SINGULAR
         moved[solved] = -np.linalg.solve(self.fits["rc"].matrix[solved], (sums.by_scale - through_Sx / 2)[solved])
@@ -66,7 +66,7 @@ class Solution:
             rounds: The number of rounds, if it is known (default: many).
             in_all: The number of clusters of the whole log (default None: `clusters`).
         """
-        m, (k, p), d = len(self.fits), next(iter(self.fits.values())).theta.shape, self.calibration.mean.size
+        m, (k, p), d = len(self.fits), next(iter(self.fits.values())).theta.shape, self.scoring.center.size
         known = clusters if in_all is None else in_all
         kept = clusters if self.scoring.leverage.kind and corrects_clusters(known, k, d) else 0
         return Scores(
@@ -90,19 +90,21 @@ class Solution:
         scoring = self.scoring if cluster is None else self.scoring._replace(leverage=self.scoring.leverage._replace(kind=0))
         if scores.products.size:
             kernels.add_unit_products(scores.products, clusters, rounds)
-        seen = np.empty((len(rounds.predicted), 0))
+        seen = np.empty((self.calibration.mean.size, 0))
         if self.scoring.calibrated.any() and not self.scoring.to_calibrated.size:
-            seen = self.calibration.apply(rounds.predicted, rounds.errors)
+            seen = self.calibration.apply(rounds.context.predicted, rounds.errors)
         sums = scores.groups if cluster is None else scores.totals
         k, p = scoring.theta.shape[1:]
-        tile = new_tile(k, len(rounds.predicted), p, alike=cluster is None and scores.run > 1)
+        tile = new_tile(k, len(rounds.predicted), scoring.error.shape[2], p, alike=cluster is None and scores.run > 1)
         kernels.add_scores(scores.meat, sums, clusters, first, scores.run, scoring, seen, rounds, tile)
 
     def estimates(self, scores: Scores) -> dict[str, Estimate]:
         """The estimates of every method with their sandwich covariances, from the scores of all rounds."""
         scoring, found = self.scoring, {}
         if scores.products.size:
-            corrected = clusters_corrected(scores.totals, scores.products, self.fits, scoring.leverage, self.beta, self.to_calibrated)
+            corrected = clusters_corrected(
+                scores.totals, scores.products, self.fits, scoring.leverage, self.beta, self.to_calibrated, self.calibration.mean.size
+            )
             scores = scores._replace(totals=corrected)
         for g, (method, fit) in enumerate(self.fits.items()):
             found[method] = assembled(
@@ -150,7 +152,7 @@ def solve_log(
     to_calibrated = np.empty((0, 0))
     if "rc" in methods and error_cov is not None:
         to_calibrated = prepared.as_matrix(error_cov)
-        calibrated = products.mapped(to_calibrated)
+        calibrated = products.context.mapped(to_calibrated)
     moments, fits = {}, {}
     for method in methods:
         given = calibrated if method == "rc" and calibrated is not None else products
@@ -165,7 +167,7 @@ def solve_log(
         )
     jacobian = NO_JACOBIAN
     if "rc" in fits and error_cov is not None:
-        jacobian = jacobian_for_one_cov(products, prepared, to_calibrated, error_cov, fits["rc"].theta)
+        jacobian = jacobian_for_one_cov(products.context, prepared, to_calibrated, error_cov, fits["rc"].theta)
     scoring = scoring_of(
         fits,
         products,

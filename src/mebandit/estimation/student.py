@@ -33,6 +33,18 @@ def satterthwaite(influence: Floats, weights: Floats) -> Floats:
     return np.asarray(np.clip(2.0 / np.maximum((share**2).sum(axis=0) - 1.0 / n, 2.0 / n), 1.0, n))
 
 
+def in_groups(scores: Floats) -> Floats:
+    """Scores of clusters, or what they add up to in groups of clusters where these are more than `GROUPS`, (groups, m).
+
+    Args:
+        scores: A row for each cluster, (clusters, m).
+    """
+    if len(scores) <= GROUPS:
+        return scores
+    padded = np.pad(scores, ((0, -len(scores) % GROUPS), (0, 0)))
+    return np.asarray(padded.reshape(-1, GROUPS, padded.shape[1]).sum(axis=0))
+
+
 def t_quantile(probability: float, df: Floats) -> Floats:
     """The quantile of Student's t, for any array of degrees of freedom of at least 1; infinity is the normal distribution.
 
@@ -40,13 +52,13 @@ def t_quantile(probability: float, df: Floats) -> Floats:
 
     Args:
         probability: Between 0.5 and 1.
-        df: Degrees of freedom.
+        df: Degrees of freedom; NaN gives NaN.
 
     >>> [round(float(t), 4) for t in t_quantile(0.975, np.array([1.0, 2.0, 10.0, np.inf]))]
     [12.7062, 4.3027, 2.2281, 1.96]
     """
     z = float(kernels.normal_quantile(probability))
-    return np.array([z if not ν < NORMAL_FROM else _quantile(probability, float(ν), z) for ν in np.ravel(df)]).reshape(np.shape(df))
+    return np.array([z if ν >= NORMAL_FROM else _quantile(probability, float(ν), z) for ν in np.ravel(df)]).reshape(np.shape(df))
 
 
 def f_tail(statistic: float, numerator: int, denominator: float) -> float:

@@ -16,6 +16,8 @@ class Columns:
 
     predicted: tuple[str, ...]
     """x̃, one column for each feature"""
+    baseline: tuple[str, ...] = ()
+    """columns that the working model of the reward reads beside x̃"""
     action: str = "action"
     reward: str = "reward"
     propensity: tuple[str, ...] = ("propensity",)
@@ -35,9 +37,10 @@ class Columns:
 
     @property
     def numbers(self) -> list[str]:
-        """the columns that are numbers to the estimators, each once, the features first"""
-        named = [*self.predicted, self.action, self.reward, *self.propensity, *(name for name in self.error if constant(name) is None)]
-        return list(dict.fromkeys([*named, *([self.observed] if self.observed else [])]))
+        """the columns that are numbers to the estimators, each once, the features first, then the baseline"""
+        named = [*self.predicted, *self.baseline, self.action, self.reward, *self.propensity]
+        errors = [name for name in self.error if constant(name) is None]
+        return list(dict.fromkeys([*named, *errors, *([self.observed] if self.observed else [])]))
 
     @property
     def texts(self) -> list[str]:
@@ -136,7 +139,10 @@ def found_columns(given: Mapping[str, Any], names: Sequence[str], where: str) ->
     if "propensity" not in chosen and "propensity" not in names:
         chosen["propensity"] = numbered("propensity") or ("propensity",)
     columns = Columns(**chosen)
-    for what, named in (("predicted", columns.predicted), ("propensity", columns.propensity)):
+    for name in columns.baseline:
+        if name in (*columns.predicted, columns.action, columns.reward):
+            checks.refuse("baseline", "name columns beside the features, the action and the reward", repr(name))
+    for what, named in (("predicted", columns.predicted), ("baseline", columns.baseline), ("propensity", columns.propensity)):
         if len(set(named)) < len(named):
             checks.refuse(what, "name each column once", ", ".join(named))
     return columns

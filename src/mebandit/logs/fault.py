@@ -68,7 +68,7 @@ class _Row:
         return "nothing" if raw is None or raw == "" else repr(raw)
 
     def numbers(self) -> Broken | None:
-        for name in (*self.columns.predicted, self.columns.reward):
+        for name in (*self.columns.predicted, *self.columns.baseline, self.columns.reward):
             if not abs(self.number(name)) <= limits.LARGEST:
                 made = self.coding.features.get(name)
                 rule = "name a category" if isinstance(made, Category) else "be a date or a time such as 2024-03-01 or 2024-03-01 08:30"

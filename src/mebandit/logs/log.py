@@ -46,6 +46,7 @@ class LogColumns(TypedDict, total=False):
     time: str | None
     missing_outcomes: str
     observed: str | None
+    baseline: str | Sequence[str] | None
 
 
 MISSING = ("refuse", "leave-out")
@@ -94,6 +95,9 @@ class Log:
             "leave-out" (a complete-case analysis).
         observed: The column of the probability that the outcome of a round is observed, given its action and context, from a model of your
             own. `fit` then weights the rounds with an outcome by its inverse, in meb and dr (default None: no weights).
+        baseline: Further columns of numbers, with or without error, for the working model of the reward, such as the last reward. They
+            must be known before the action is drawn. They make the standard errors of dr smaller, in `fit` and in `value`. What dr
+            estimates stays the same, even if that model is wrong, because the probabilities are known (default None).
 
     >>> log = Log({"x": [0.3, 1.2], "action": [1, 0], "reward": [1.0, 0.0], "propensity": [0.5, 0.8]}, predicted="x", error_cov=0.1)
     >>> log
@@ -119,6 +123,7 @@ class Log:
     time: str | None = None
     missing_outcomes: str = "refuse"
     observed: str | None = None
+    baseline: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("missing_outcomes", self.missing_outcomes, MISSING)
@@ -171,6 +176,7 @@ class Log:
             "available": _name("available", self.available),
             "time": _name("time", self.time),
             "observed": _name("observed", self.observed),
+            "baseline": _names("baseline", self.baseline),
         }
         first = self.parts[0]
         found = found_columns(given, self._schemas[0].names, name_of(first))

@@ -44,7 +44,7 @@ class Counted(NamedTuple):
         Args:
             error: What is known of the error, which may unbias predictions.
         """
-        mean, cov = self.sums.mean_and_cov
+        mean, cov = self.sums.context.mean_and_cov
         n = max(float(self.sums.rounds.sum()), 1.0)
         own = self.contexts.totals
         away = own[:, 1:] - own[:, :1] * mean
@@ -78,7 +78,7 @@ class Reading:
         if on_bad == "set-aside" and set_aside is not None:
             check_output(set_aside, self.source.parts, ours=begins_with(",".join(Fault._fields)))
         self.source.checked = False
-        counted = self.source.through(self._counted, Counted.merge, "reading")
+        counted = self.counted()
         self.source.checked = not counted.faults and not counted.left_out.rows
         if counted.faults and on_bad == "refuse":
             others = len(counted.faults) - 1
@@ -93,6 +93,10 @@ class Reading:
             raise LogError(f"the log must have at least one row that breaks no rule; got {received}.")
         return counted
 
+    def counted(self) -> Counted:
+        """The crossproducts of the log, and the rows that break a rule, whatever becomes of these."""
+        return self.source.through(self._counted, Counted.merge, "reading")
+
     def _remedy(self, faults: list[Fault]) -> str:
         """What to do about rows that break a rule."""
         remedy, columns = "Correct the log, or set such rows aside (`on_bad='set-aside'`).", self.source.columns
@@ -105,7 +109,7 @@ class Reading:
 
     def _counted(self, block: Block) -> Counted:
         """What a block adds to the first reading."""
-        x = block.rounds.predicted
+        x = block.rounds.context.predicted
         totals = np.zeros((len(block.units), 1 + len(x)))
         if block.units:
             for i, row in enumerate((None, *x)):

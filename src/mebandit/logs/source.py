@@ -38,6 +38,7 @@ from mebandit.logs.pieces import (
     table_pieces,
     version_of,
 )
+from mebandit.logs.window import EVERYTHING, Window
 from mebandit.runtime.progress import Show, progress_bar
 from mebandit.runtime.workers import Threads, Workers, hired
 from mebandit.values import Floats, Integers
@@ -112,6 +113,8 @@ class Source:
     """whether rows without a reward are left out; otherwise they break a rule"""
     checked: bool = False
     """whether all of the log was read before, and no row breaks a rule or is left out"""
+    window: Window = EVERYTHING
+    """the rows, or the stretch of time, that blocks hold"""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker on another machine needs to read a piece."""
@@ -119,13 +122,15 @@ class Source:
 
     def through(self, work: Callable[[Block], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(block) over all blocks, merged in the order of the log, by any number of workers."""
-        return self.through_batches(lambda *where: work(self._block(*where)), merge, what)
+        return self.through_batches(lambda *where: work(self.window.of(self._block(*where))), merge, what)
 
     def through_batches(self, work: Callable[[Any, Piece, int, Sequence[Fault], Room], T], merge: Callable[[T, T], T], what: str) -> T:
         """work(record batch, its piece, rows of its file before it, torn rows in it, memory), merged in the order of the log."""
 
         def fold(piece: Piece) -> T | None:
             found, start, torn, room = None, piece.start, piece.torn, Room()
+            if self.columns.time is None and piece.before + start >= self.window.high:
+                return None
             for batch in batches_of(piece):
                 part = work(batch, piece, start, torn, room)
                 found = part if found is None else merge(found, part)
@@ -206,6 +211,8 @@ class Source:
             seen = values[names.index(columns.observed)]
             faulty |= ~((seen >= LEAST_OBSERVED) & (seen <= 1.0))
         faults = list(torn)
+        wide = d + len(columns.baseline)
+        faulty |= ~(np.abs(values[d:wide]) <= limits.LARGEST).all(axis=0)
         if not (self.checked or self._are_good(batch, ends, unit, times)) and kernels.mark_faults(
             values[:d], *self._given(values, names), k, faulty
         ):
@@ -225,7 +232,7 @@ class Source:
             allowed = np.ones((1, k), dtype=np.bool_) if allowed.all() else allowed
         weight = np.ones(1) if columns.observed is None else 1.0 / values[names.index(columns.observed)]
         stabilizer = np.repeat(weight[:, None] / k, k, axis=1)
-        rounds = Rounds(values[:d], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
+        rounds = Rounds(values[:wide], actions, rewards, taken, packed_errors(error, d), allowed, stabilizer)
         own = ends[:, [*range(d), names.index(columns.reward)]]
         return Block(piece.before + start, rounds, units, unit, faults, forecast, own, times, left_out)
 

@@ -168,6 +168,38 @@ def test_the_power_is_that_of_a_noncentral_t(df: float, effect: float) -> None:
     assert Accuracy(variance=1.0, rounds_per_df=100 / df).power(100, effect, 0.95) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("df", [2.0, 11.0, 300.0])
+def test_the_half_width_with_an_assurance_is_that_of_a_chi_square(df: float) -> None:
+    expected = stats.t.ppf(0.975, df) * 0.1 * np.sqrt(stats.chi2.ppf(0.9, df) / df)
+    assert Accuracy(variance=1.0, rounds_per_df=100 / df).half_width_with(0.9, 100, 0.95) == pytest.approx(expected, rel=1e-4)
+    assert Accuracy(variance=1.0, rounds_per_df=1e-9).half_width_with(0.9, 100, 0.95) == pytest.approx(0.196, abs=1e-4)
+
+
+def test_trials_keep_their_width_with_the_assured_probability() -> None:
+    """Pilots of 12 and trials of n participants, as below; on average over pilots 90 % of trials keep the width."""
+    rng, size = np.random.default_rng(2), 8000
+    goal = mb.plan(half_width=0.3, assurance=0.9, effect=0.7, dim=1, error_cov=0.0, replicates=0).goal
+    variances = rng.chisquare(11, size) / 11
+    planned = {v: goal.rounds(Accuracy(variance=v, pilot_df=11)) for v in np.quantile(variances, np.linspace(0.0125, 0.9875, 40))}
+    n = np.repeat(list(planned.values()), size // 40)
+    errors = np.sqrt(rng.chisquare(n - 1) / (n - 1) / n)
+    kept = np.mean(stats.t.ppf(0.975, n - 1) * errors <= 0.3)
+    assert kept == pytest.approx(0.9, abs=0.015)
+
+
+def test_a_plan_with_an_assurance_is_longer_and_says_so() -> None:
+    asked: dict[str, Any] = {"effect": 0.3, "dim": 2, "error_cov": 0.3, "half_width": 0.35, "policy": "constant"}
+    mean, sure = mb.plan(**asked, replicates=0), mb.plan(**asked, assurance=0.9, replicates=30, workers=1)
+    assert sure.rounds > mean.rounds
+    assert "half-width 0.35 at most, with a probability of 90 %" in sure.describe()
+    check = sure.at_rounds
+    assert check is not None
+    assert check.half_width <= 0.35 + 2 * check.half_width_se
+    assert "half-width that 90 % of them keep is" in sure.describe()
+    with pytest.raises(mb.InvalidInput, match="assurance must go with `half_width`; got it alone"):
+        mb.plan(effect=0.3, dim=2, error_cov=0.3, assurance=0.9)
+
+
 def test_plans_have_their_power_on_average_over_pilots() -> None:
     """Pilots of 12 and trials of n participants whose mean is compared with zero by a t test, 8,000 of each."""
     rng, effect, size = np.random.default_rng(1), 0.7, 8000

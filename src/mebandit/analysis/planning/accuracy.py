@@ -40,6 +40,20 @@ class Accuracy:
         """t s, at V̂."""
         return self._quantile(n, level) * math.sqrt(self.variance / n + self.fixed)
 
+    def half_width_with(self, assurance: float, n: float, level: float) -> float:
+        """The half-width that t s√W' stays below with this probability: the trial's own standard error is not known in advance, and of a
+        pilot V is not either."""
+        t, (own, p_own) = self._quantile(n, level), chi_square(self._df(n), step=FINE)
+        pilot, p_pilot = chi_square(self.pilot_df)
+        s2, below = self.variance / (pilot * n) + self.fixed, np.cumsum(p_own) - 0.5 * p_own
+        low, high = 0.0, t * math.sqrt(s2.max() * own[-1])
+        for _ in range(BISECTIONS if high > 0 else 0):
+            middle = 0.5 * (low + high)
+            shares = (middle / t) ** 2 / s2
+            chance = p_pilot @ np.interp(shares, own, below, left=0.0, right=1.0)
+            low, high = (middle, high) if chance < assurance else (low, middle)
+        return high
+
     def power(self, n: float, effect: float, level: float) -> float:
         """The probability that the interval of a trial of n rounds excludes 0."""
         t, (own, p_own), (pilot, p_pilot) = self._quantile(n, level), chi_square(self._df(n)), chi_square(self.pilot_df)
@@ -55,7 +69,11 @@ class Accuracy:
         return float(t_quantile((1 + level) / 2, np.asarray(self._df(n))))
 
 
-def chi_square(df: float) -> tuple[Floats, Floats]:
+FINE, BISECTIONS = 0.02, 40
+"""the step of the trapezoidal rule, in standard deviations, where probabilities are read off it; halvings of an interval for a quantile"""
+
+
+def chi_square(df: float, *, step: float = 0.35) -> tuple[Floats, Floats]:
     """Values of W, df W ~ χ²_df, and their probabilities: the trapezoidal rule in log W, whose error is below 1e-6 for smooth functions.
 
     >>> values, probabilities = chi_square(5.0)
@@ -65,7 +83,7 @@ def chi_square(df: float) -> tuple[Floats, Floats]:
     if df >= NORMAL_FROM:
         return np.ones(1), np.ones(1)
     scale = math.sqrt(2 / df)
-    u = np.arange(-max(8 * scale, 40 / df), 8 * scale, 0.35 * scale)
+    u = np.arange(-max(8 * scale, 40 / df), 8 * scale, step * scale)
     log_density = df / 2 * (u - np.exp(u))
     weights = np.exp(log_density - log_density.max())
     return np.exp(u), weights / weights.sum()

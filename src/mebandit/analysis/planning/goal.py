@@ -27,6 +27,8 @@ class Goal:
     level: float
     labels: tuple[str, ...] = ()
     """of the actions, if they have any"""
+    assurance: float | None = None
+    """the wanted probability that the trial's own interval has the half-width at most; None: it has it on average"""
 
     @property
     def alpha(self) -> float:
@@ -75,8 +77,12 @@ class Goal:
         return found >= aim * (1 - 1e-12) if self.tests else found <= aim * (1 + 1e-12)
 
     def reached(self, accuracy: Accuracy, n: float) -> float:
-        """The half-width, or the power, that n rounds give."""
-        return accuracy.power(n, self.effect, self.level) if self.tests else accuracy.half_width(n, self.level)
+        """The half-width, or the power, that n rounds give; with an assurance the half-width that is kept with that probability."""
+        if self.tests:
+            return accuracy.power(n, self.effect, self.level)
+        if self.assurance is None:
+            return accuracy.half_width(n, self.level)
+        return accuracy.half_width_with(self.assurance, n, self.level)
 
 
 def design_effect(rounds_per_user: float, correlation: float) -> float:
@@ -93,6 +99,9 @@ class GoalOptions(TypedDict, total=False):
 
     half_width: float | None
     """wanted half-width of the interval; None (default): a test of wanted power"""
+    assurance: float | None
+    """with a half-width: the wanted probability that the trial's own interval, whose width is not known in advance, has it at most; None
+    (default): it has it on average"""
     power: float
     """wanted power of the two-sided test that the coefficient is 0 (default 0.8)"""
     level: float
@@ -111,6 +120,7 @@ class GoalOptions(TypedDict, total=False):
 def goal_of(
     *,
     half_width: float | None = None,
+    assurance: float | None = None,
     power: float = 0.8,
     level: float = 0.95,
     effect: float | None = None,
@@ -123,6 +133,10 @@ def goal_of(
         half_width = checks.number("half_width", half_width, "be a number above 0", 1e-300)
     elif effect is not None and checks.number("effect", effect) == 0:
         checks.refuse("effect", "differ from 0, to be detected", "0", "Ask for a half_width instead.")
+    if assurance is not None:
+        assurance = checks.number("assurance", assurance, "be between 0.5 and 0.999", 0.5, 0.999)
+        if half_width is None:
+            checks.refuse("assurance", "go with `half_width`", "it alone", "The chance that a test finds an effect is its `power`.")
     if control is not None and checks.integer("control", control, 0) == checks.integer("treatment", treatment, 0):
         checks.refuse("control", "differ from treatment", f"{control} for both", "For θ of the action itself: control=None.")
     return Goal(
@@ -131,6 +145,7 @@ def goal_of(
         treatment=checks.integer("treatment", treatment, 0),
         control=control,
         half_width=half_width,
+        assurance=assurance,
         effect=float("nan") if effect is None else checks.number("effect", effect),
         power=checks.number("power", power, "be between 0.05 and 0.9999", 0.05, 0.9999),
         level=checks.number("level", level, "be between 0.5 and 1, as 0.95 for 95 %", 0.5, 1 - 1e-9),

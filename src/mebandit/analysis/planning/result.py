@@ -122,9 +122,9 @@ class Plan:
         goal = self.goal
         if goal.tests:
             return f"To detect {goal.name} = {goal.effect:g} at level {goal.alpha:g} with power {goal.power:g}, estimated by {self.method}:"
-        return (
-            f"For a {100 * (1 - goal.alpha):g} % interval of {goal.name} with half-width {goal.half_width:g}, estimated by {self.method}:"
-        )
+        sure = "" if goal.assurance is None else f" at most, with a probability of {100 * goal.assurance:g} %"
+        interval = f"a {100 * (1 - goal.alpha):g} % interval of {goal.name} with half-width {goal.half_width:g}{sure}"
+        return f"For {interval}, estimated by {self.method}:"
 
     @property
     def _found(self) -> str:
@@ -215,7 +215,8 @@ def _in_words(check: Check, plan: Plan) -> str:
     covers = f"the coverage of the interval is {100 * check.coverage:.1f} ± {100 * check.coverage_se:.1f} %"
     if goal.tests:
         return f"In {trials} the power is {check.power:.3f} ± {check.power_se:.3f}, and {covers}."
-    return f"In {trials} the mean half-width is {check.half_width:.3g} ± {check.half_width_se:.2g}, and {covers}."
+    kind = "mean half-width is" if goal.assurance is None else f"half-width that {100 * goal.assurance:g} % of them keep is"
+    return f"In {trials} the {kind} {check.half_width:.3g} ± {check.half_width_se:.2g}, and {covers}."
 
 
 def independent(rounds: int, design_effect: float) -> int:

@@ -53,11 +53,17 @@ def counted(theta: Floats, std_error: Floats, df: Floats, goal: Goal, n: int) ->
     found, covers = np.abs(theta) > half, np.abs(theta - goal.effect) <= half
     if not known.any():
         half, known = np.full(1, np.inf), np.ones(1, dtype=np.bool_)
-    sizes = half[known]
-    spread = float(sizes.std(ddof=1) / np.sqrt(sizes.size)) if sizes.size > 1 else 0.0
-    return Check(
-        n, theta.size, *_share(found), float(sizes.mean()), spread, *_share(covers), int(theta.size - np.isfinite(std_error).sum())
-    )  # fmt: skip
+    lost = int(theta.size - np.isfinite(std_error).sum())
+    return Check(n, theta.size, *_share(found), *_typical(half[known], goal.assurance), *_share(covers), lost)
+
+
+def _typical(sizes: Floats, assurance: float | None) -> tuple[float, float]:
+    """The mean half-width, or with an assurance the one that this share of trials keeps, and its standard error."""
+    if assurance is None:
+        return float(sizes.mean()), float(sizes.std(ddof=1) / np.sqrt(sizes.size)) if sizes.size > 1 else 0.0
+    off = np.sqrt(assurance * (1 - assurance) / sizes.size)
+    low, high = np.quantile(sizes, np.clip([assurance - off, assurance + off], 0.0, 1.0))
+    return float(np.quantile(sizes, assurance)), float(high - low) / 2
 
 
 def _share(held: Any) -> tuple[float, float]:

@@ -57,7 +57,8 @@ def add_scores(meat, sums, places, first, run, scoring, seen, log, tile):
     no such map, from `seen`; after a 1 if there is an intercept. The nuisance Jacobian then adds what the estimation of mean and S_x does.
 
     The place of a round in `sums`, (methods, places, K p), is `places[t]`; without clusters the number of its run of rounds modulo the
-    number of places, if the log's row `first` is the first round.
+    number of places, if the log's row `first` is the first round. Rows of the predictions beyond the features are those of a baseline,
+    which the outcome regressions alone read.
     """
     n_methods, n_actions, p = scoring.theta.shape
     for start in range(0, log.actions.size, TILE):
@@ -166,7 +167,7 @@ def score_action(b, g, whole, start, m, scoring, tile, log):
 @spliced
 def write_scores(b, g, lo, hi, taken, share, varying, scoring, tile):
     """psi = v e - s Σe theta, s = share taken; and what each round does to the outcome regression."""
-    d, p = scoring.center.size, scoring.theta.shape[2]
+    d, p = scoring.error.shape[2], scoring.theta.shape[2]
     first, end, at, intercept, rows = tile.begin[b], tile.begin[b + 1], b * p, p - d, tile.rows
     x, e = tile.near if scoring.calibrated[g] else tile.x, stretch(rows, RESIDUAL, lo, hi)
     if intercept:
@@ -187,7 +188,7 @@ def write_scores(b, g, lo, hi, taken, share, varying, scoring, tile):
 @spliced
 def write_others(b, g, lo, hi, plain, varying, scoring, tile):
     """psi of an action in rounds in which others were taken: what is subtracted there of the error, if anything."""
-    d, p = scoring.center.size, scoring.theta.shape[2]
+    d, p = scoring.error.shape[2], scoring.theta.shape[2]
     for i in range(p):
         out = stretch(tile.psi, b * p + i, lo, hi)
         fill(out, 0.0)
