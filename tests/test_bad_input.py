@@ -144,7 +144,7 @@ BATCH: list[tuple[str, dict[str, Any]]] = [
     ("error_cov", {"error_cov": [[1.0, 0.5], [0.4, 1.0]]}),
     ("error_cov", {"error_cov": np.zeros((2, 2, 2))}),
     (r"error_cov\[1\]", {"error_cov": np.stack([np.eye(2), -np.eye(2), np.eye(2)])}),
-    ("n_actions", {"n_actions": 1}),
+    ("n_actions", {"n_actions": 0}),
     ("n_actions", {"n_actions": 2.0}),
     ("method", {"method": "ols"}),
     ("guard", {"guard": "sometimes"}),

@@ -1,5 +1,6 @@
 """The options that say what a log is: the same in every command that reads one."""
 
+import json
 from pathlib import Path
 
 import click
@@ -94,7 +95,10 @@ def test_a_trial_is_read_alike_by_all_commands(tmp_path: Path, monkeypatch: pyte
     rows = log[log["free"] & log["reward"].notna()]
     assert f'"pilot_rounds": {len(rows)}' in by_log
     direct = mb.fit(rows, predicted="stress,place", action="message", error_cov={"stress": 0.1}, intercept=True, unit="who", methods="dr")
-    assert f'"rounds": {mb.plan(direct, coefficient="stress", treatment="send", effect=0.2).rounds}' in by_log
+    free, lost = float(log["free"].mean()), float(log["reward"][log["free"]].isna().mean())
+    planned = mb.plan(direct, coefficient="stress", treatment="send", effect=0.2, days=30, availability=free, missing=lost)
+    assert json.loads(by_log)["variance"] == planned.accuracy.variance
+    assert json.loads(by_log)["rounds"] == pytest.approx(planned.rounds, abs=1)  # participants without a row count as participants there
 
 
 def test_the_tables_of_a_trial_fit_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

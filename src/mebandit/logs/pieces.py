@@ -98,15 +98,22 @@ def _row_group(path: Path, size: int, columns: list[str], step: int, group: int)
     """The record batches of a row group; the file may be read elsewhere than where the piece was made, and must be the same there."""
     import pyarrow.parquet as pq
 
-    found = path.stat() if path.is_file() else None
-    if found is None or found.st_size != size:
-        got = "none there" if found is None else f"one of {found.st_size:,} bytes"
-        rule = f"be the same file of {size:,} bytes on every machine that reads it"
-        raise LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all machines share.")
-    metadata = _metadata(path, size, found.st_mtime_ns)
-    with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 16) as file:
+    try:
+        found = path.stat()
+        if found.st_size != size:
+            raise _another_file(path, size, f"one of {found.st_size:,} bytes")
+        metadata = _metadata(path, size, found.st_mtime_ns)
+        opened = pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=1 << 16)
+    except FileNotFoundError as error:
+        raise _another_file(path, size, "none there") from error
+    with opened as file:
         for batch in file.iter_batches(step, row_groups=[group], columns=columns, use_threads=metadata.num_row_groups == 1):
             yield from (batch.slice(start, ROWS) for start in range(0, batch.num_rows, ROWS))
+
+
+def _another_file(path: Path, size: int, got: str) -> LogError:
+    rule = f"be the same file of {size:,} bytes on every machine that reads it"
+    return LogError(f"{path} must {rule}; got {got} on {socket.gethostname()}. Keep logs on a disk that all machines share.")
 
 
 @lru_cache(maxsize=16)
