@@ -81,7 +81,7 @@ class Browser:
             self._read += more
         first, _, self._read = self._read.partition(b"\0")
         message: dict[str, Any] = json.loads(first)
-        if message.get("method") == "Log.entryAdded":
+        if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] in ("warning", "error"):
             self.said.append(message["params"]["entry"]["text"])
         if message.get("method") == "Runtime.exceptionThrown":
             self.said.append(str(message["params"]["exceptionDetails"]))
