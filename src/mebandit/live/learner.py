@@ -208,7 +208,8 @@ class Learner:
             try:
                 if self._doing is not None:
                     self._settle()
-                pending = self._pending.get(decision.id) if type(decision) is Decision and type(decision.id) is int else None
+                number = decision.id if type(decision) is Decision else None
+                pending = self._pending.get(number) if type(number) is int else None
                 if pending is None or pending[1] is not decision:  # seldom: mostly the decision itself comes back
                     pending = self._waiting(decision)
                 r = reward if type(reward) is float and abs(reward) <= LARGEST else checks.reward(reward)
