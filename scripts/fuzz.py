@@ -40,6 +40,8 @@ SCENES: dict[str, tuple[Hostile, int]] = {
     "journal": (learners.journal, 12),
     "estimating": (logs.estimating, 150),
     "moments": (logs.moments_in_general, 60),
+    "regressing": (logs.regressing, 60),
+    "watching": (logs.watching, 8),
     "rounds": (logs.rounds, 8),
     "analysing": (logs.analysing, 8),
     "simulating": (worlds.simulating, 40),

@@ -39,6 +39,8 @@ SCENES = [
     ("composing", 40),
     ("state_file", 20),
     ("estimating", 40),
+    ("regressing", 40),
+    ("watching", 6),
     ("measuring", 60),
     ("rounds", 6),
     ("simulating", 12),

@@ -45,6 +45,8 @@ def estimating(rng: Rng, folder: Path) -> None:
         "guard": pick(rng, ["auto", "always", "never"]),
         "stabilizer": pick(rng, [None, None, np.abs(extreme(rng, k)), np.abs(extreme(rng, n, k))]),
         "unit": pick(rng, [None, None, rng.integers(3, size=n)]),
+        "baseline": pick(rng, [None, None, extreme(rng, n, 2)]),
+        "sandwich": pick(rng, ["hc0", "hc2", "hc3"]),
     }
     with refusals():
         found = mb.estimate(**with_spoilt(rng, given))
@@ -56,6 +58,28 @@ def estimating(rng: Rng, folder: Path) -> None:
         found.contrast(pick(rng, [0, 1, -1, k, *THINGS]), 1).interval()
 
 
+def regressing(rng: Rng, folder: Path) -> None:
+    """`errors_in_variables`, by covariance or by reliability."""
+    import mebandit as mb
+
+    log, _, d = log_of(rng)
+    known = {"reliability": rng.random(d)} if rng.random() < 0.5 else {"error_cov": log["error_cov"]}
+    given = {"predicted": log["predicted"], "outcome": log["rewards"], "intercept": bool(rng.integers(2)), "unit": None} | known
+    with refusals():
+        found = mb.errors_in_variables(**with_spoilt(rng, given))
+        keep(finite(found.theta, found.intercept), "an estimate is finite")
+
+
+def watching(rng: Rng, folder: Path) -> None:
+    """`confidence_sequence` of a log."""
+    import mebandit as mb
+
+    table, options, _ = columns_of(rng)
+    options.pop("progress")
+    with refusals():
+        mb.confidence_sequence(table, looks=pick(rng, [1, 2, 5, *THINGS]), method=pick(rng, ["ridge", "meb", "dr", "rc"]), **options)
+
+
 def moments_in_general(rng: Rng, folder: Path) -> None:
     """`estimate_moments` and `best_linear_predictor`."""
     import mebandit as mb
@@ -65,6 +89,7 @@ def moments_in_general(rng: Rng, folder: Path) -> None:
     given = {"context": log["predicted"], "actions": log["actions"], "outcome": log["rewards"], "propensities": log["propensities"]}
     given |= {"action": int(rng.integers(-1, k + 1)), "n_actions": k}
     with refusals():
+        given["std_errors"] = bool(rng.integers(2))
         mb.estimate_moments([lambda x, y: y, lambda x, y: x[:, 0]], lambda *means: means, **with_spoilt(rng, given))
     with refusals():
         seen = denoise.best_linear_predictor(*with_spoilt(rng, {"a": log["predicted"], "b": log["error_cov"]}).values())

@@ -67,10 +67,10 @@ def errors_in_variables(
 def _from_reliability(x: Floats, reliability: ArrayLike) -> Floats:
     """Σe,t of each row, diagonal with (1 - reliability) (x̃ - mean)²: its mean is (1 - reliability) var x̃, and its spread between rows
     puts the uncertainty of that variance into the standard errors, (n, d, d)."""
-    share = np.broadcast_to(checks.regular("reliability", reliability), x.shape[1:])
+    given, d = checks.regular("reliability", reliability), x.shape[1]
+    share = checks.floats("reliability", np.full(d, given) if given.ndim == 0 else given, (d,))
     if not ((share > 0) & (share <= 1)).all():
         checks.refuse("reliability", "be above 0 and at most 1", checks.shown(share[~((share > 0) & (share <= 1))][0]))
-    found = np.zeros((*x.shape, x.shape[1]))
-    each = np.arange(x.shape[1])
+    found, each = np.zeros((*x.shape, d)), np.arange(d)
     found[:, each, each] = (1 - share) * (x - x.mean(axis=0)) ** 2
     return found

@@ -114,7 +114,7 @@ def _rounds_and_model(
 
 def _with_baseline(rounds: Rounds, baseline: ArrayLike, method: str) -> Rounds:
     """Rounds with the columns of a baseline after the features."""
-    if method != "dr":
+    if checks.one_of("method", method, METHODS) != "dr":
         checks.refuse("baseline", "go with the method 'dr', the only one that reads it", f"the method {method!r}")
     n = rounds.rewards.size
     given = checks.regular("baseline", baseline)
