@@ -114,6 +114,9 @@ def columns_of(rng: Rng) -> tuple[dict[str, Any], dict[str, Any], int]:
     if rng.random() < 0.3:
         table["unit"] = rng.integers(3, size=n)
         options["unit"] = "unit"
+    if rng.random() < 0.2:
+        table["before"] = extreme(rng, n)
+        options["baseline"] = ["before"]
     return with_spoilt(rng, table, 0.3), options, k
 
 
@@ -155,7 +158,8 @@ def analysing(rng: Rng, folder: Path) -> None:
         mb.learn_then_value(log, method=pick(rng, ["meb", "dr", "rc", "ridge"]), **options)
     with refusals():
         rules = {"a": linear_rule(rng, k, len([name for name in table if name.startswith("predicted_")])), "b": "uniform"}
-        valued = mb.value(log, rules, **options)
+        bounds = pick(rng, [None, None, (0, 1), (-1e50, 1e50), (1, 0), *THINGS])
+        valued = mb.value(log, rules, **options, reward_bounds=bounds, sandwich=pick(rng, ["hc0", "hc2", "hc3"]))
         json.loads(valued.to_json(), parse_constant=lambda text: keep(False, f"values have no {text}"))
         valued.contrast(*pick(rng, [("a", "b"), ("a", "c"), (None, 1)]), pick(rng, ["dr", "ips", *THINGS]))
     for to, name in (("obp", "out.npz"), ("mrt", "out.csv")):

@@ -104,6 +104,7 @@ def pilots(rng: Rng, folder: Path) -> None:
         "availability": pick(rng, [None, 0.8, 1e-320, 1.5]),
         "attrition": pick(rng, [0.0, 0.2, 1.0, 2.0]),
         "missing": pick(rng, [None, 0.1, 1.0]),
+        "assurance": pick(rng, [None, 0.8, 0.0, 1.0, 1e-320]),
         "half_width": 0.1 if rng.random() < 0.8 else pick(rng, NUMBERS),
         "coefficient": pick(rng, [0, "stress", "average", "intercept", "x", 9, -1]),
     }
