@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mebandit import checks
-from mebandit.estimation.result import Estimate, WaldTest, checked_level, joint_test, t_interval
+from mebandit.estimation.result import Estimate, WaldTest, checked_level, joint_test, scalar_interval
 from mebandit.estimation.simultaneous import common_level
 from mebandit.values import Booleans, Floats
 
@@ -38,9 +38,7 @@ class Effect(NamedTuple):
             level: Confidence level, between 0 and 1 (default 0.95).
             anytime: Whether it holds at every look at a growing log, as in `Estimate.interval` (default False).
         """
-        looks_until = self.size if anytime else None
-        low, high = t_interval(np.asarray(self.value), np.asarray(self.std_error), self.df, level, looks_until=looks_until)
-        return float(low), float(high)
+        return scalar_interval(self, level, anytime=anytime)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it."""

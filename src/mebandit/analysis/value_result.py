@@ -11,7 +11,7 @@ import numpy as np
 from mebandit import checks
 from mebandit.analysis.bounded_values import Band
 from mebandit.analysis.linear_rule import LinearRule
-from mebandit.estimation.result import t_interval
+from mebandit.estimation.result import scalar_interval
 from mebandit.estimation.student import satterthwaite
 from mebandit.values import Floats
 
@@ -36,9 +36,7 @@ class Figure:
             level: Confidence level, between 0 and 1 (default 0.95).
             anytime: Whether it holds at every look at a growing log, as in `Estimate.interval` (default False).
         """
-        looks_until = self.size if anytime else None
-        low, high = t_interval(np.asarray(self.value), np.asarray(self.std_error), self.df, level, looks_until=looks_until)
-        return float(low), float(high)
+        return scalar_interval(self, level, anytime=anytime)
 
     def to_plain(self, level: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it."""

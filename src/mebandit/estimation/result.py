@@ -1,7 +1,7 @@
 """`Estimate`: reward parameters with their uncertainty, the value that every estimation returns."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -260,6 +260,32 @@ def t_interval(center: Floats, std_error: Floats, df: Floats | float, level: flo
     level, df = checked_level(level), np.asarray(df, dtype=np.float64)
     half = (t_quantile(0.5 + level / 2, df) if looks_until is None else multiples(looks_until, level, df)) * std_error
     return np.stack([center - half, center + half], axis=-1)
+
+
+class Scalar(Protocol):
+    """One number that was estimated."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def std_error(self) -> float: ...
+    @property
+    def df(self) -> float: ...
+    @property
+    def size(self) -> float: ...
+
+
+def scalar_interval(found: Scalar, level: float, *, anytime: bool) -> tuple[float, float]:
+    """`t_interval` of one number.
+
+    Args:
+        found: The number, with its standard error, degrees of freedom and rounds or clusters.
+        level: Confidence level, between 0 and 1.
+        anytime: Whether the interval holds at every look at a growing log.
+    """
+    looks_until = found.size if anytime else None
+    low, high = t_interval(np.asarray(found.value), np.asarray(found.std_error), found.df, level, looks_until=looks_until)
+    return float(low), float(high)
 
 
 def assembled(

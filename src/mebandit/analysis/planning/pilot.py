@@ -137,8 +137,9 @@ def from_pilot(pilot: Pilot, goal: Goal, method: str, grown: float, duration: Du
     df = float(pilot.units or pilot.rounds)
     if name == AVERAGE:
         slopes = side @ pilot.coefficients[:, -pilot.mean.size :]
-        df *= (1 + min(float(slopes @ pilot.mean_cov @ slopes) / total, LARGEST_RATIO)) ** 2 if total > 0 else 1.0  # as in `average_effect`
-        total += float(slopes @ pilot.mean_cov @ slopes)
+        added = float(slopes @ pilot.mean_cov @ slopes)
+        df *= (1 + min(added / total, LARGEST_RATIO)) ** 2 if total > 0 else 1.0  # the mean context counts as known exactly
+        total += added
     place = pilot.features.index(name) if name in pilot.features else 0
     goal = replace(goal, feature=name, coefficient=place, labels=pilot.actions)
     goal = replace(goal, effect=value) if np.isnan(goal.effect) else goal
